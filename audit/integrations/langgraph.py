@@ -67,7 +67,7 @@ def guard_langgraph(
     Args:
         store: Any `BaseStore`.
         guarded: The guards of the store that it was imported into (`open_guard`).
-        text: As `record_of` says.
+        text: As `record_of` says; a value without that field is judged as if none were named.
         principal: Who writes.
     """
     library: Any = import_module("langgraph.store.base")
@@ -77,8 +77,10 @@ def guard_langgraph(
         """Return what may be done, and what may not, and why."""
         ops = list(ops)
         puts = [number for number, op in enumerate(ops) if isinstance(op, library.PutOp) and op.value is not None]
-        records = [record_of(".".join(ops[number].namespace), ops[number].key, ops[number].value, text=text)
-                   for number in puts]  # fmt: skip
+        records = [
+            record_of(".".join(op.namespace), op.key, op.value, text=text if _has(op.value, text) else None)
+            for op in (ops[number] for number in puts)
+        ]
         found = refusing.refused(records)
         out = {puts[number] for number in found}
         return [op for number, op in enumerate(ops) if number not in out], {
@@ -110,6 +112,10 @@ def guard_langgraph(
             return done
 
     return GuardedBaseStore()
+
+
+def _has(value: Any, field: str | None) -> bool:
+    return isinstance(value, dict) and isinstance(value.get(field), str)
 
 
 def _as_text(value: Any) -> str:

@@ -101,8 +101,8 @@ def _guard_parts(memory: Any, refusing: Refusing) -> None:
 
     @wraps(insert)
     def guarded_insert(vectors: Any, payloads: Any = None, ids: Any = None) -> Any:
-        known = ids or [str(number) for number in range(len(payloads or ()))]
-        _check(refusing, dict(zip(map(str, known), payloads or (), strict=True)))
+        names = ids or range(len(payloads or ()))
+        _check(refusing, {str(name): payload or {} for name, payload in zip(names, payloads or (), strict=False)})
         return insert(vectors=vectors, payloads=payloads, ids=ids)  # of a refused batch mem0 inserts one by one
 
     @wraps(update)
@@ -120,7 +120,11 @@ def _guard_parts(memory: Any, refusing: Refusing) -> None:
 
 def _check(refusing: Refusing, payloads: Mapping[str, Mapping[str, Any]]) -> None:
     try:
-        refusing.check([record_of(name, payload, f"mem0: {name!r:.80}") for name, payload in payloads.items()])
+        records = [record_of(name, payload, f"mem0: {name!r:.80}") for name, payload in payloads.items()]
+    except UsageError as error:
+        raise error_of(dict.fromkeys(payloads, str(error))) from None
+    try:
+        refusing.check(records)
     except WriteRefusedError as error:
         noted = _REFUSED.get()
         if noted is not None:

@@ -1,8 +1,8 @@
 """What the guards of all systems have in common: records in, reasons to refuse them out.
 
 The store's newest version is in force for every write: a removal that is published now refuses the next one. A tenant
-that is not in the store has nothing removed, and is let in. A record that is no entry of the store, such as one of
-70,000 bytes, cannot be judged, and is refused.
+that is not in the store is let in, also where a removal holds for all of them. A record that is no entry of the store,
+such as one of 70,000 bytes, cannot be judged, and is refused.
 """
 
 from __future__ import annotations

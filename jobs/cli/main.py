@@ -34,7 +34,7 @@ from memory_audit.jobs.cli.nightly import nightly, render
 from memory_audit.jobs.cli.purge import purge, release
 from memory_audit.jobs.cli.report import explain, report
 from memory_audit.jobs.cli.shared import FINDINGS, VERSION, BackboneKeyEnv, Invocation, Json, print_json
-from memory_audit.jobs.cli.verify import verify
+from memory_audit.jobs.cli.verify import check_removed, verify
 from memory_audit.jobs.passphrases import PASSPHRASES, VARIABLE, Passphrases
 from memory_audit.models.library_noise import quiet_imports
 from memory_audit.report.untrusted import as_line
@@ -50,7 +50,8 @@ CONTINUED = frozenset({"audit", "calibrate", "demo", "nightly", "offboard", "pur
 EXIT_CODES = """\b
 Exit codes:
   0    done, also with findings
-  1    findings, where --fail-on asks for them; a night, an import or a purge that needs a person
+  1    findings, where --fail-on asks for them; a night, an import or a purge that needs a person;
+       removed memories that are back
   2    usage or configuration
   3    incomplete: start again to continue
   4    integrity or signature failure
@@ -198,6 +199,7 @@ for command in (
     app.command()(command)
 app.command("import")(import_)
 app.command()(sources)
+app.command("check-removed")(check_removed)
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 app.command()(status)
 app.command()(logs)

@@ -11,19 +11,29 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
+import memory_audit
 from memory_audit import GuardedStore, GuardSettings, WriteRefusedError, load_policy
-from memory_audit import guard_chroma as guarding_chroma
-from memory_audit import guard_langgraph as guarding_langgraph
-from memory_audit import guard_mem0 as guarding_mem0
-from memory_audit import guard_qdrant as guarding_qdrant
 from tests.unit.guard.blocked import BEHAVIOURS, EMBEDDER, NOW
 
 DIMENSIONS = 4
+PAGE = Path(__file__).parents[2] / "docs/howto/guard-in-memory-systems.md"
+
+
+def as_documented(system, guarded, **objects):
+    """Run what the documentation shows for a system; return what its agent is given."""
+    given = []
+    memory_audit.open_guard = lambda *_: nullcontext(guarded)
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    (code,) = (block for block in blocks if f"guard_{system}(" in block)
+    exec(code, {**objects, "run_agent": given.append})  # noqa: S102 - our own page
+    return given[0]
 
 
 def vector(text):
@@ -52,7 +62,7 @@ def of_mem0(folder, guarded, asked):
     from mem0_agent import FakeEmbedder, FakeExtractor
 
     os.environ.update(MEM0_TELEMETRY="False", MEM0_DIR=tempfile.mkdtemp())
-    from mem0 import Memory
+    from mem0 import AsyncMemory, Memory
     from mem0.utils import factory
 
     shown = []
@@ -63,7 +73,7 @@ def of_mem0(folder, guarded, asked):
         "vector_store": {"provider": "qdrant", "config": config}, "history_db_path": f"{folder}/history.db",
     })  # fmt: skip
     if guarded is not None:
-        guarding_mem0(memory, guarded)
+        memory = as_documented("mem0", guarded, memory=memory)
     text, bob = asked["harmful"], {"user_id": "bob"}
 
     def texts(**filters):
@@ -72,6 +82,16 @@ def of_mem0(folder, guarded, asked):
     def update():
         first = memory.get_all(filters=bob, top_k=1)["results"][0]["id"]
         return tried(memory.update, memory_id=first, text=text)
+
+    async def later():
+        there = {**config, "path": f"{folder}-later"}
+        other = AsyncMemory.from_config({
+            "vector_store": {"provider": "qdrant", "config": there}, "history_db_path": f"{folder}-later/history.db",
+        })  # fmt: skip
+        other = as_documented("mem0", guarded, memory=other)
+        said = await tried_later(other.add, messages=f"note <{text}> and <tea is at five>", **bob)
+        kept = (await other.get_all(filters=bob))["results"]
+        return said and {**said, "kept": [one["memory"] for one in kept]}
 
     def write(number):
         memory.add(messages=f"the parcel {number} came", infer=False, **bob)
@@ -89,6 +109,7 @@ def of_mem0(folder, guarded, asked):
         "no owner": lambda: tried(memory.vector_store.insert, vectors=[[0.1] * 16], payloads=[{"data": "x"}]),
         "messages": lambda: memory.db.get_last_messages("user_id=bob", limit=100),
         "texts": texts,
+        "async": lambda: asyncio.run(later()),
         "reset": reset,
     }, memory.close  # fmt: skip
 
@@ -111,7 +132,7 @@ def of_langgraph(folder, guarded, asked):
     inner.setup()
     store, memory = inner, InMemoryStore()
     if guarded is not None:
-        store, memory = guarding_langgraph(inner, guarded), guarding_langgraph(memory, guarded)
+        store, memory = (as_documented("langgraph", guarded, store=one) for one in (inner, memory))
     text, mine = asked["harmful"], tuple(asked["tenant"].partition("=")[2].split("."))
 
     def node(_state, *, store):
@@ -146,7 +167,7 @@ def of_chroma(folder, guarded, asked):
     notes = client.create_collection("notes", embedding_function=None)
     notes.add(ids=["old"], documents=["a note of old"], embeddings=[vector("")], metadatas=[{"user_id": "bob"}])
     if guarded is not None:
-        guarding_chroma(client, guarded)
+        as_documented("chroma", guarded, client=client)
     text, mine = asked["harmful"], {"user_id": "bob"}
 
     def one(call, name):
@@ -173,7 +194,7 @@ def of_qdrant(folder, guarded, asked):
     client = QdrantClient(path=folder)
     client.create_collection("old", vectors_config=models.VectorParams(size=4, distance="Cosine"))
     if guarded is not None:
-        guarding_qdrant(client, guarded)
+        as_documented("qdrant", guarded, client=client)
     client.create_collection("notes", vectors_config=models.VectorParams(size=4, distance="Cosine"))
     bad = {"user_id": "bob", "data": asked["harmful"]}
 

@@ -56,8 +56,9 @@ def check_refused(told, ways):
 
 def test_mem0(happened):
     told = happened("mem0", "mem0")
-    check_refused(told, ["verbatim", "extracted", "mixed", "update", "no owner", "reset"])
+    check_refused(told, ["verbatim", "extracted", "mixed", "update", "no owner", "reset", "async"])
     assert told["other tenant"] is None
+    assert told["async"]["kept"] == ["tea is at five"]
     assert told["texts"] == sorted([*PARCELS, "tea is at five o'clock"])
     assert HARMFUL not in json.dumps(told["messages"])
 
