@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         StalePlanError,
         UsageError,
         VerificationError,
+        WriteRefusedError,
     )
     from memory_audit.events import Event, parse_events
     from memory_audit.gate.call import Context, ToolCall, ToolOutput
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from memory_audit.guard.decide.settings import GuardSettings
     from memory_audit.guard.guard import WriteGuard
     from memory_audit.guard.guarded_store import GuardedStore
+    from memory_audit.integrations.chroma import guard_chroma
+    from memory_audit.integrations.langgraph import guard_langgraph
+    from memory_audit.integrations.mem0 import guard_mem0
+    from memory_audit.integrations.qdrant import guard_qdrant
     from memory_audit.jobs.clock import now_ms
     from memory_audit.jobs.guard.open_guard import open_guard
     from memory_audit.lineage.trust import TrustRules
@@ -76,6 +81,11 @@ __all__ = [
     "VerifiedLineage",
     "VerifiedSnapshot",
     "WriteGuard",
+    "WriteRefusedError",
+    "guard_chroma",
+    "guard_langgraph",
+    "guard_mem0",
+    "guard_qdrant",
     "load_gate_policy",
     "load_policy",
     "now_ms",
@@ -91,7 +101,7 @@ _MODULES = {
     "entry": ("Entry", "Parent"),
     "errors": (
         "AuditError", "EntryError", "EventError", "IncompleteError", "ModelError", "StalePlanError", "UsageError",
-        "VerificationError",
+        "VerificationError", "WriteRefusedError",
     ),
     "events": ("Event", "parse_events"),
     "gate.call": ("Context", "ToolCall", "ToolOutput"),
@@ -102,6 +112,10 @@ _MODULES = {
     "guard.decide.settings": ("GuardSettings",),
     "guard.guard": ("WriteGuard",),
     "guard.guarded_store": ("GuardedStore",),
+    "integrations.chroma": ("guard_chroma",),
+    "integrations.langgraph": ("guard_langgraph",),
+    "integrations.mem0": ("guard_mem0",),
+    "integrations.qdrant": ("guard_qdrant",),
     "jobs.clock": ("now_ms",),
     "jobs.guard.open_guard": ("open_guard",),
     "lineage.trust": ("TrustRules",),

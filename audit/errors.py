@@ -12,14 +12,18 @@
     ├── VerificationError   4   bytes that do not verify: signature, hash, root, encoding, rollback
     ├── StalePlanError      5   the store changed since the run that proposes to change it, or while it was read;
     │                           a plan that was made for another audit
-    └── HeldError           6   another command has the lease of the store
+    ├── HeldError           6   another command has the lease of the store
+    └── WriteRefusedError   1   a guard refused what an agent wrote to its memory
 
 `memory_audit.jobs.cli.main` is the only place that turns these into a line on the terminal and an exit code.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "AnswerError",
@@ -37,6 +41,7 @@ __all__ = [
     "StalePlanError",
     "UsageError",
     "VerificationError",
+    "WriteRefusedError",
 ]
 
 DEFECT = 70
@@ -113,3 +118,18 @@ class HeldError(AuditError):
     """Another command has the lease of the store, on this machine or another."""
 
     exit_code: ClassVar[int] = 6
+
+
+class WriteRefusedError(AuditError):
+    """A guard refused memories that an agent wrote: they are not stored, and the agent may go on.
+
+    Args:
+        message: Says how many, and why.
+        refused: Id of each, as the system has it, and why.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, refused: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.refused = dict(refused or {})

@@ -47,6 +47,7 @@ BEFORE: dict[str, tuple[str, ...]] = {
     "lineage": ("snapshot", "result", "formats", "counted", "entry", "errors"),
     "gate": ("lineage", "result", "formats", "text", "entry", "errors"),
     "guard": ("snapshot", "provenance", "formats", "text", "entry", "errors"),
+    "integrations": ("guard", "text", "entry", "errors"),
     "attribution": ("fusion", "generation", "events", "formats", "text", "entry", "counted", "errors"),
     "config": ("attribution", "lineage", "formats", "errors"),
     "calibration_file": ("attribution", "provenance", "formats", "entry", "errors"),

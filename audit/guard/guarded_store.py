@@ -113,6 +113,10 @@ class GuardedStore:
         """The guards made so far, by tenant; at once, also while `refresh` verifies a new version."""
         return dict(self._guards)
 
+    def now_ms(self) -> int:
+        """Return the time by the clock of the guards, Unix milliseconds."""
+        return self._clock_ms()
+
     def serves(self, tenant: str) -> bool:
         """Tell whether a tenant may have a guard: it is served, and in the store. At once, as `guards`."""
         return (not self._served or tenant in self._served) and tenant in self._snapshot.log_refs

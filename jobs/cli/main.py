@@ -43,7 +43,7 @@ from memory_audit.jobs.cli.shared import (
     check_choice,
     print_json,
 )
-from memory_audit.jobs.cli.verify import verify
+from memory_audit.jobs.cli.verify import check_removed, verify
 from memory_audit.jobs.passphrases import PASSPHRASES, VARIABLE, Passphrases
 from memory_audit.jobs.watching.log import LOG, JsonLog
 from memory_audit.models.libraries.library_noise import quiet_imports
@@ -61,7 +61,8 @@ CONTINUED = frozenset({"audit", "calibrate", "demo", "events", "nightly", "offbo
 EXIT_CODES = """\b
 Exit codes:
   0    done, also with findings
-  1    findings, where --fail-on asks for them; a night, an import or a purge that needs a person
+  1    findings, where --fail-on asks for them; a night, an import or a purge that needs a person;
+       removed memories that are back
   2    usage or configuration
   3    incomplete: start again to continue
   4    integrity or signature failure
@@ -230,6 +231,7 @@ for command in (
     app.command()(command)
 app.command("import")(import_)
 app.command()(sources)
+app.command("check-removed")(check_removed)
 app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(submit)
 app.command()(status)
 app.command()(logs)

@@ -1,17 +1,33 @@
-"""`memaudit verify`: check every byte of a store offline."""
+"""`memaudit verify`: check every byte of a store offline. `check-removed`: is what it removed back at its source?"""
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
 
 from memory_audit.counted import counted
-from memory_audit.errors import StalePlanError, UsageError, VerificationError
-from memory_audit.jobs.cli.shared import Json, Quiet, Reading, Store, print_json, print_lines
+from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
+from memory_audit.guard.decide.settings import GuardSettings
+from memory_audit.jobs.cli.shared import (
+    FINDINGS,
+    BackboneKeyEnv,
+    Json,
+    Quiet,
+    Reading,
+    SourceOptions,
+    Store,
+    check_choice,
+    print_json,
+    print_lines,
+)
 from memory_audit.jobs.clock import now_ms
+from memory_audit.jobs.connect.address import JSONL, parse_address, parse_options
+from memory_audit.jobs.connect.check_removed import check_removed as look_for_removed
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.store.object_store import as_kept
 from memory_audit.jobs.store.store_session import known_pin, remember
@@ -24,10 +40,22 @@ from memory_audit.snapshot.reader import open_snapshot
 from memory_audit.snapshot.verify import verify_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memory_audit.guard.decide.settings import GuardMode
+    from memory_audit.guard.guarded_store import GuardedStore
+    from memory_audit.jobs.connect.check_removed import Checked
+    from memory_audit.jobs.store.store_session import StoreSession
     from memory_audit.provenance.trust_policy import TrustPolicy
     from memory_audit.snapshot.attest import Attestation
 
-__all__ = ["verify"]
+__all__ = ["check_removed", "verify"]
+
+MAX_NAMED = 20
+"""Returned memories in lines; --json has more."""
+
+PATIENCE_S = 3_600.0
+"""A check waits for the models to load, and for all of their answers."""
 
 LEFTOVERS_SHOWN = 10
 
@@ -120,4 +148,100 @@ def _leftovers(names: tuple[str, ...]) -> list[str]:
     ]
     if len(names) > LEFTOVERS_SHOWN:
         lines.append(f"  … {len(names) - LEFTOVERS_SHOWN:,} more: --json names them")
+    return lines
+
+
+@spread_options
+def check_removed(
+    *,
+    store: Store,
+    source: Annotated[list[str], typer.Argument(help="Where to look, SYSTEM:PLACE as for `memaudit import`.")],
+    reading: Reading,
+    tenant: Annotated[str | None, typer.Option(help="Tenant of memories that name none, as at the import.")] = None,
+    principal: Annotated[str, typer.Option(help="Writer of memories that name none.")] = "import",
+    option: SourceOptions = None,
+    read: Annotated[
+        str | None,
+        typer.Option(help="Also look for restatements, as the guard: behaviour, or behaviour+hazards."),
+    ] = None,
+    backbone: Annotated[str, typer.Option(help="Model that reads hazards, as in `memaudit guard check`.")] = "packaged",
+    backbone_key_env: BackboneKeyEnv = None,
+    embedder: Annotated[
+        str, typer.Option(help="Model of the semantic keys: the one the tombstones were made with.")
+    ] = "packaged",
+    as_json: Json = False,
+) -> None:
+    """Look in memory systems for what was removed from a store.
+
+    Ids and words by the tombstones, which hold no text; restatements with --read. A memory that came back under another
+    id is named with it, and with the side tables that hold its text. Nothing is changed. Exit codes, for schedulers: 0
+    nothing is back, 1 something is, 3 nothing was found but some memories could not be judged.
+    """
+    if read is not None:
+        check_choice("--read", read, "behaviour", "behaviour+hazards")
+    addresses = [parse_address(text, parse_options(option or ())) for text in source]
+    if any(address.system == JSONL for address in addresses):
+        raise UsageError("jsonl: a file of entries is judged by `memaudit guard check FILE STORE`")
+    now = now_ms()
+    session = reading.open(store, now)
+    with _guard(session, read, backbone, backbone_key_env, embedder) as guarded:
+        found = {
+            str(address): look_for_removed(
+                address.open(), str(address), session.snapshot, tenant=tenant, principal=principal, now_ms=now,
+                guarded=guarded,
+            )
+            for address in addresses
+        }  # fmt: skip
+    session.remember()
+    if as_json:
+        sources = [{"source": where, **asdict(checked)} for where, checked in found.items()]
+        print_json({"version": session.snapshot.version, "sources": sources})
+    else:
+        for where, checked in found.items():
+            print_lines(*_told(where, checked))
+    if any(checked.returned for checked in found.values()):
+        raise typer.Exit(FINDINGS)
+    if unjudged := sum(checked.unjudged for checked in found.values()):
+        raise IncompleteError(f"{counted(unjudged, 'memory')} could not be judged")
+
+
+@contextlib.contextmanager
+def _guard(
+    session: StoreSession, mode: str | None, backbone: str, backbone_key_env: str | None, embedder: str
+) -> Iterator[GuardedStore | None]:
+    """Open a guard that holds refused records against no others; None where nothing is to be read."""
+    if mode is None:
+        yield None
+        return
+    from memory_audit.jobs.guard.open_guard import open_guard  # noqa: PLC0415 - the model layer
+
+    settings = GuardSettings(
+        mode=cast("GuardMode", mode), distrust_after=0, alarm_after=0, model_timeout_s=PATIENCE_S
+    )  # fmt: skip
+    snapshot = session.snapshot
+    with open_guard(
+        snapshot.path, snapshot.trust, settings=settings, backbone=backbone, backbone_key_env=backbone_key_env,
+        embedder=embedder, pin=snapshot.pin(), reporter=Reporter(Console(stderr=True)),
+    ) as guarded:  # fmt: skip
+        yield guarded
+
+
+def _told(where: str, checked: Checked) -> list[str]:
+    back = len(checked.returned) + checked.more
+    lines = [f"{as_line(where, 200)}: {checked.records:,} looked at, {back:,} back of what was removed"]
+    for one in checked.returned[:MAX_NAMED]:
+        as_what = f" as {one.removed_id!r:.80}" if one.removed_id else ""
+        beside = ", ".join(f"{layer} {rows}" for layer, rows in sorted(one.beside.items()))
+        line = f"{one.record_id!r:.80} of {one.tenant!r:.80}: {one.reason}{as_what}"
+        lines.append(f"  {as_line(line, 400)}{beside and f'; its text lies in {beside}, too'}")
+    if back > MAX_NAMED:
+        lines.append(f"  and {back - MAX_NAMED:,} more: --json names them")
+    if checked.ids_only:
+        lines.append(
+            f"  of {counted(checked.ids_only, 'removal')} only the id was compared: it kept no digest of words"
+        )
+    if checked.unknown:
+        lines.append(f"  {counted(checked.unknown, 'memory')} of tenants that the store does not have")
+    if checked.unjudged:
+        lines.append(f"  {counted(checked.unjudged, 'memory')} could not be judged")
     return lines

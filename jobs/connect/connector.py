@@ -24,7 +24,7 @@ from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotatio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from memory_audit.entry import Source as Writer  # noqa: TC001 - msgspec reads the annotations
+from memory_audit.integrations.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,37 +42,6 @@ MIN_QUOTED = 12
 Voucher = Literal["system", "caller", "model", "nobody"]
 """Whose word a field of a record is: the system set it itself, whoever wrote the memory may have, a model made it up,
 or it is a guess."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One memory as a system holds it."""
-
-    record_id: str
-    """Unique in the source. Where a system has collections or paths, they are a part of it."""
-
-    text: str
-    """What the agent is shown."""
-
-    owner: tuple[tuple[str, str], ...]
-    """Whose it is, in the system's own words, the one that isolates most first: (("user_id", "bob"), ("run_id", "7")).
-    Empty: the system does not say."""
-
-    writer: tuple[str, str] | None = None
-    """Who wrote it, likewise: ("agent_id", "desk"). None: the system does not say."""
-
-    source: Writer = "external"
-    created_at_ms: int | None = None
-    """Unix milliseconds; None: the system does not say."""
-
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    """What else the agent may be shown. None of the system's own bookkeeping: it would make copies look different."""
-
-    spellings: tuple[str, ...] = ()
-    """Other forms in which the system keeps the text, such as its lemmas: they are residue, too."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "metadata", dict(self.metadata))  # plain, for the plan and a fresh process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

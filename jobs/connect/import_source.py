@@ -21,7 +21,7 @@ from memory_audit.entry import PARTS_PER_MILLION, Parent
 from memory_audit.errors import EntryError, UsageError
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import read_regular
-from memory_audit.jobs.connect.entries import entry_of, tenant_of, version_id, version_of
+from memory_audit.integrations.entries import entry_of, tenant_of, version_id, version_of
 from memory_audit.jobs.store.alarms import MISSING_SHARE, lacking
 from memory_audit.jobs.store.import_memories import import_entries
 from memory_audit.jobs.store.store_session import StoreSession

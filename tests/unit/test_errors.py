@@ -25,6 +25,7 @@ EXIT_CODES = {
     "VerificationError": 4,
     "StalePlanError": 5,
     "HeldError": 6,
+    "WriteRefusedError": 1,
 }
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memory_audit.errors import EntryError, VerificationError
+from memory_audit.integrations.entries import base_of, tenant_of, version_of
 from memory_audit.jobs.connect.connector import Record, Removed
-from memory_audit.jobs.connect.entries import base_of, tenant_of, version_of
 from memory_audit.jobs.connect.removal.evidence import Evidence, examine
 from memory_audit.provenance import dsse, strict_json
 from memory_audit.text.nfc import nfc

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -22,13 +23,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memory_audit.errors import UsageError
+from memory_audit.integrations.langgraph import id_of, record_of
 from memory_audit.jobs.connect import sqlite_file
-from memory_audit.jobs.connect.connector import MEMORIES, MIN_QUOTED, Facts, Record, Removed, Row
+from memory_audit.jobs.connect.connector import MEMORIES, MIN_QUOTED, Facts, Removed, Row
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
+
+    from memory_audit.integrations.record import Record
 
 __all__ = ["LangGraph", "Options"]
 
@@ -42,9 +46,6 @@ WRITES = (
 )  # fmt: skip
 TABLES = {"store": STORE, "store_vectors": VECTORS, "checkpoints": CHECKPOINTS, "writes": WRITES}
 COUNTERS = {"store_migrations": ("v",), "vector_migrations": ("v",)}
-
-TEXT_FIELDS = ("text", "content", "memory", "data")
-"""Of a value that is an object: the first of these that is a string is the text, and the rest is metadata."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -147,23 +148,8 @@ class LangGraph:
             value = json.loads(row["value"])
         except (ValueError, RecursionError):
             raise UsageError(f"{where}: the value is no JSON") from None
-        text, metadata = self._shown(value, where)
-        spelled = json.dumps(text, ensure_ascii=False)[1:-1]
-        return Record(
-            record_id=_record_id(row["prefix"], row["key"]), text=text, owner=(("namespace", row["prefix"]),),
-            created_at_ms=_ms(row["created_at"]), metadata=metadata, spellings=(spelled,) if spelled != text else (),
-        )  # fmt: skip
-
-    def _shown(self, value: Any, where: str) -> tuple[str, dict[str, str]]:
-        """Return the text of a value, and the rest of it."""
-        fields = value if isinstance(value, dict) else {}
-        wanted = TEXT_FIELDS if self.options.text is None else (self.options.text,)
-        field = next((name for name in wanted if isinstance(fields.get(name), str)), None)
-        if field is not None:
-            return fields[field], {name: _as_text(item) for name, item in fields.items() if name != field}
-        if self.options.text is not None:
-            raise UsageError(f"{where}: no string in the field {self.options.text!r:.80}")
-        return _as_text(value), {}
+        record = record_of(row["prefix"], row["key"], value, text=self.options.text)
+        return replace(record, created_at_ms=_ms(row["created_at"]))
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
@@ -174,7 +160,7 @@ def _rows(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]
 
 def _goes(table: str, row: dict[str, Any], removed: Removed, threads: set[str]) -> bool:
     if table in {"store", "store_vectors"}:
-        return _record_id(row["prefix"], row["key"]) in removed.ids
+        return id_of(row["prefix"], row["key"]) in removed.ids
     return row["thread_id"] in threads
 
 
@@ -193,10 +179,6 @@ def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-def _record_id(prefix: str, key: str) -> str:
-    return f"{prefix.replace('%', '%25').replace('/', '%2F')}/{key}"
-
-
 def _key_of(record_id: str) -> tuple[str, str]:
     prefix, _, key = record_id.partition("/")
     return prefix.replace("%2F", "/").replace("%25", "%"), key
@@ -208,10 +190,6 @@ def _ms(moment: Any) -> int | None:
         return max(0, int(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() * 1_000))
     except (TypeError, ValueError, OverflowError):
         return None
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def _hex(value: object) -> str:

@@ -12,7 +12,6 @@ that a removed memory comes back from there: `messages` is a side table like `hi
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -20,25 +19,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from memory_audit.errors import UsageError
+from memory_audit.integrations.mem0 import record_of
 from memory_audit.jobs.connect import qdrant_points, sqlite_file
-from memory_audit.jobs.connect.connector import MEMORIES, Facts, Record, Removed, Row
+from memory_audit.jobs.connect.connector import MEMORIES, Facts, Removed, Row
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from memory_audit.entry import Source as Writer
+    from memory_audit.integrations.record import Record
+
 
 __all__ = ["Mem0", "Options"]
-
-OWNERS = ("user_id", "agent_id", "run_id")
-"""In the order in which mem0 isolates."""
-
-BOOKKEEPING = frozenset({
-    "data", "hash", "text_lemmatized", "created_at", "updated_at", "actor_id", "role", "attributed_to",
-})  # fmt: skip
-"""Payload that is not metadata of the memory's own."""
 
 NONE = "none"
 LINKS = "linked_memory_ids"
@@ -55,8 +48,6 @@ HISTORY = {
     ),
     "messages": ("id", "session_scope", "role", "content", "name", "created_at"),
 }  # fmt: skip
-
-WROTE: Mapping[str, Writer] = MappingProxyType({"user": "user", "assistant": "agent", "tool": "tool"})
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,7 +95,7 @@ class Mem0:
         storage = self._storage()
         with sqlite_file.reading(storage) as connection:
             for point in qdrant_points.points(connection, storage):
-                yield _record(point, storage)
+                yield record_of(point.point_id, point.payload, f"{storage}: row {point.row}")
 
     def hold(self) -> AbstractContextManager[None]:
         """Take the lock of the folder, as the agent's client does."""
@@ -264,40 +255,3 @@ def _scope(record: Record) -> str:
 
 def _raw(row: dict[str, Any]) -> bytes:
     return json.dumps(row, ensure_ascii=True, default=repr).encode()
-
-
-def _record(point: qdrant_points.Point, where: Path) -> Record:
-    payload = point.payload
-    text = payload.get("data")
-    if not isinstance(text, str):
-        raise UsageError(f"{where}: row {point.row} has no text in `data`: no memory of mem0")
-    owner = tuple((name, str(payload[name])) for name in OWNERS if payload.get(name))
-    named, hidden = dict(owner), {*BOOKKEEPING, *(name for name, _ in owner[:1])}
-    role = payload.get("role") or payload.get("attributed_to")
-    writer = None
-    if payload.get("actor_id"):
-        writer = "actor_id", str(payload["actor_id"])
-    elif role == "user" and "user_id" in named:
-        writer = "user_id", named["user_id"]
-    elif role == "assistant":
-        writer = "agent_id", named.get("agent_id", "assistant")
-    lemmas = payload.get("text_lemmatized")
-    return Record(
-        record_id=point.point_id, text=text, owner=owner, writer=writer, source=WROTE.get(str(role), "external"),
-        created_at_ms=_ms(payload.get("created_at")),
-        metadata={name: _as_text(value) for name, value in payload.items() if name not in hidden},
-        spellings=(lemmas,) if isinstance(lemmas, str) and lemmas != text else (),
-    )  # fmt: skip
-
-
-def _ms(moment: Any) -> int | None:
-    """Read a time; one without a zone is UTC."""
-    try:
-        read = datetime.fromisoformat(moment)
-        return max(0, int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1_000))
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from memory_audit.integrations.entries import base_of, entry_of, version_id, version_of
 from memory_audit.jobs.cli.incoming import import_
 from memory_audit.jobs.cli.shared import FINDINGS
 from memory_audit.jobs.connect import address
 from memory_audit.jobs.connect.connector import Record, Removed
-from memory_audit.jobs.connect.entries import base_of, entry_of, version_id, version_of
 
 
 @pytest.fixture

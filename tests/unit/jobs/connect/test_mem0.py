@@ -311,3 +311,26 @@ def test_a_schema_that_nobody_knows_is_refused_by_name(desk, run, database, stat
     code, _, err = run("import", SOURCE, "store")
     assert (code, said in err, err.count("\n")) == (2, True, 1)
     assert not (desk / "store").exists()
+
+
+def test_what_is_back_is_named_with_its_new_id_and_the_way_in(audited, run, written):
+    check = ("check-removed", "store", SOURCE)
+    code, out, _ = run(*check, "--json")
+    assert (code, json.loads(out)["sources"][0]["returned"]) == (0, [])  # nothing is removed yet
+    assert run(*PURGE, "--backup-to", "backup.pub", "--erase")[0] == 0
+    code, out, _ = run(*check)
+    assert (code, "17 looked at, 0 back" in out) == (0, True)
+    with agent("mem0_agent.py", audited / "agent", plain=True) as mem0:
+        (told,) = mem0(("add", {"messages": f"please remember <{POISON}>", "user_id": "bob"}))
+    (back,) = told["results"]
+    before = digests(audited / "agent")
+    code, out, _ = run(*check, "--json")
+    (found,) = json.loads(out)["sources"]
+    assert (code, found["records"], found["unjudged"], found["unknown"]) == (FINDINGS, 18, 0, 0)
+    assert found["returned"] == [{
+        "tenant": "user_id=bob", "record_id": back["id"], "by": "text", "reason": "same words",
+        "removed_id": written[2], "beside": {"history": 1, "messages": 1},
+    }]  # fmt: skip
+    code, out, _ = run(*check)
+    assert (code, "its text lies in history 1, messages 1, too" in out, POISON in out) == (FINDINGS, True, False)
+    assert digests(audited / "agent") == before

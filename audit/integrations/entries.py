@@ -23,7 +23,7 @@ from memory_audit.errors import EntryError
 from memory_audit.text.nfc import nfc
 
 if TYPE_CHECKING:
-    from memory_audit.jobs.connect.connector import Record
+    from memory_audit.integrations.record import Record
 
 __all__ = ["base_of", "entry_of", "tenant_of", "version_id", "version_of"]
 
