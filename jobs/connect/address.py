@@ -28,9 +28,12 @@ JSONL = "jsonl"
 
 SYSTEMS: Mapping[str, str] = MappingProxyType({
     "lancedb": "memory_audit.jobs.connect.systems.lancedb:LanceDB",
+    "chatgpt": "memory_audit.jobs.connect.systems.chatgpt:ChatGPT",
+    "claude": "memory_audit.jobs.connect.systems.claude:Claude",
     "langgraph": "memory_audit.jobs.connect.systems.langgraph:LangGraph",
     "markdown": "memory_audit.jobs.connect.systems.markdown:Markdown",
     "mem0": "memory_audit.jobs.connect.systems.mem0:Mem0",
+    "openmemory": "memory_audit.jobs.connect.systems.openmemory:OpenMemory",
 })  # fmt: skip
 """Name to module and class. The class is made of a place and a record of its options, `Options` in the module."""
 
@@ -62,7 +65,10 @@ class Address:
         """Return the source to take memories out of it. Raises like `open`, and where nothing can be taken out."""
         source: Any = None if self.system == JSONL else self.open()
         if not hasattr(source, "delete"):
-            raise UsageError(f"{self}: nothing can be taken out of {self.system}: remove it where the file came from")
+            raise UsageError(
+                f"{self}: nothing can be taken out of {self.system}: remove where the file came from what the report "
+                "of the run lists, and import what it gives out afterwards, which counts what is left"
+            )
         found: Connector = source
         return found
 

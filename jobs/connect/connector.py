@@ -20,9 +20,9 @@ Everything in a record is an attacker's: an id is never a path, a text never a p
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from collections.abc import Mapping, Sequence  # noqa: TC003 - msgspec reads the annotations
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from memory_audit.integrations.record import Record
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-__all__ = ["MEMORIES", "Connector", "Facts", "Record", "Removed", "Row", "Source", "Voucher"]
+__all__ = ["MEMORIES", "Connector", "Export", "Facts", "Record", "Removed", "Row", "Source", "Voucher"]
 
 MEMORIES = "memories"
 """The layer of `Row` that `Connector.delete` empties; every other one is a side table, and is `clean`'s."""
@@ -125,6 +125,18 @@ class Source(Protocol):
 
         Raises:
             UsageError: as `schema`; a row that is not what the schema says.
+        """
+
+
+@runtime_checkable
+class Export(Source, Protocol):
+    """A file that a product gave out: it is read, and nothing can be taken out of it."""
+
+    def told(self) -> Sequence[str]:
+        """Return what people are to know of it, one line each: what is not in it, what was deleted and is there still.
+
+        Raises:
+            UsageError: as `Source.records`.
         """
 
 

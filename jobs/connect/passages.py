@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from markdown_it.token import Token
 
-__all__ = ["MAX_FILE_BYTES", "Passage", "passages", "without"]
+__all__ = ["MAX_FILE_BYTES", "Passage", "name_of", "passages", "without"]
 
 MAX_FILE_BYTES = 4 << 20
 """An agent is shown kilobytes of such a file."""
@@ -91,7 +91,7 @@ def passages(data: bytes, where: str) -> list[Passage]:
         key = _KEY.search(data[starts[above] : starts[first]].decode())
         found.append(
             Passage(
-                name=_digest(shown) if key is None else key[1], text=shown, comments=tuple(_KNOWN.findall(raw)),
+                name=name_of(shown) if key is None else key[1], text=shown, comments=tuple(_KNOWN.findall(raw)),
                 heading=heading, start=starts[above], end=starts[last],
             )
         )  # fmt: skip
@@ -99,7 +99,7 @@ def passages(data: bytes, where: str) -> list[Passage]:
     for passage in found:
         texts.setdefault(passage.name, set()).add(passage.text)
     return [
-        passage if len(texts[passage.name]) == 1 else replace(passage, name=_digest(passage.text)) for passage in found
+        passage if len(texts[passage.name]) == 1 else replace(passage, name=name_of(passage.text)) for passage in found
     ]
 
 
@@ -183,6 +183,7 @@ def _text(lines: Sequence[bytes], first: int, last: int) -> str:
     return b"".join(lines[first:last]).decode()
 
 
-def _digest(shown: str) -> str:
+def name_of(shown: str) -> str:
+    """Return what a text is named by that has no other name."""
     folded = " ".join(unicodedata.normalize("NFKC", shown).split())
     return hashlib.sha256(folded.encode()).hexdigest()[:24]

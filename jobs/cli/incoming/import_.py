@@ -25,6 +25,7 @@ from memory_audit.jobs.cli.shared import (
 )
 from memory_audit.jobs.clock import publisher_ms
 from memory_audit.jobs.connect.address import JSONL, SYSTEMS, facts_of, parse_address, parse_options
+from memory_audit.jobs.connect.connector import Export
 from memory_audit.jobs.connect.import_source import import_source
 from memory_audit.jobs.nightly.config import load_night
 from memory_audit.jobs.store.alarms import alarm_line
@@ -80,24 +81,29 @@ def import_(
         return
     if new_only:
         raise UsageError("--new-only is an option of jsonl: from a system only what is new is signed")
+    opened = address.open()
     done = import_source(
-        address.open(), str(address), store, open_keyring(keys), pin, tenant=tenant, principal=principal,
+        opened, str(address), store, open_keyring(keys), pin, tenant=tenant, principal=principal,
         now=publisher_ms(store),
     )  # fmt: skip
+    told = list(opened.told()) if isinstance(opened, Export) else []
     if as_json:
         print_json({
             "version": done.snapshot.version, "digest": done.snapshot.digest, "schema": done.schema,
             "imported": len(done.new), "edited": _names((e.tenant, e.entry_id) for e in done.edited),
             "known": done.known, "removed": _names(done.removed), "gone": _names(done.gone),
-            "unfit": list(done.unfit), "alarms": list(done.alarms),
+            "unfit": list(done.unfit), "alarms": list(done.alarms), "told": told,
         })  # fmt: skip
     else:
-        print_lines(*_told(done, str(address), store))
+        print_lines(
+            *_told(done, str(address), store, is_export=isinstance(opened, Export)),
+            *(f"  {as_line(line, 300)}" for line in told),
+        )
     if done.alarms:
         raise typer.Exit(FINDINGS)
 
 
-def _told(done: SourceImport, where: str, store: Path) -> list[str]:
+def _told(done: SourceImport, where: str, store: Path, *, is_export: bool) -> list[str]:
     fresh = [*done.new, *done.edited]
     memories, tenants = counted(len(fresh), "memory"), counted(len({e.tenant for e in fresh}), "tenant")
     lines = [f"{memories} of {tenants} signed into {store}, version {done.snapshot.version}"]
@@ -108,9 +114,12 @@ def _told(done: SourceImport, where: str, store: Path) -> list[str]:
     if done.known:
         lines.append(f"  {counted(done.known, 'memory')} known and left as before")
     if done.removed:
+        way = "--json names them: remove them in the product"
+        if not is_export:
+            way = f"memaudit purge RUN {store} --to {where} takes them out there"
         lines.append(
             f"  {counted(len(done.removed), 'memory')} left out: removed from the store or in quarantine, still in "
-            f"{where}; memaudit purge RUN {store} --to {where} takes them out there"
+            f"{where}; {way}"
         )
     if done.gone:
         lines.append(f"  {counted(len(done.gone), 'memory')} gone from {where}, still in the store: --json names them")
