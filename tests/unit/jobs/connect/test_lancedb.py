@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pyarrow as pa
 import pyrage
@@ -204,7 +205,7 @@ def test_ids_that_are_numbers_times_and_rows_without_an_owner_are_read(folder):
     (folder / "db").mkdir()
     lance.write_dataset(table, str(folder / "db" / "notes.lance"))
     options = {"id": "key", "text": "said", "owner": "user,agent", "created": "at"}
-    source = parse_address("lancedb:db", options).open_connector()
+    source: Any = parse_address("lancedb:db", options).open_connector()
     first, second = source.records()
     assert (first.record_id, first.text, first.owner, first.created_at_ms, first.metadata) == (
         "7", "one", (("user", "u"), ("agent", "a")), 1_000, {},
@@ -229,7 +230,7 @@ def test_wherever_a_row_lies_erasing_leaves_it_in_no_file(folder, place):
         table = lance.write_dataset(part, str(folder / "db" / "notes.lance"), mode="append")
     if place != "among the others":  # there no other file changes, and the share of deleted rows is small
         table.create_scalar_index("text", "BTREE", name="by_text")
-    source = parse_address("lancedb:db", {}).open_connector()
+    source: Any = parse_address("lancedb:db", {}).open_connector()
     found = list(source.records())
     source.delete(Removed(records=tuple(record for record in found if record.record_id == "p")))
     assert in_bytes(folder)  # deleting is not erasing
@@ -244,7 +245,7 @@ def test_wherever_a_row_lies_erasing_leaves_it_in_no_file(folder, place):
 
 @pytest.mark.parametrize("meanwhile", ["add", "edit", "compact"])
 def test_rows_that_move_while_they_are_deleted_are_never_taken_for_others(desk, monkeypatch, meanwhile):
-    source = parse_address(SOURCE, {}).open_connector()
+    source: Any = parse_address(SOURCE, {}).open_connector()
     removed = Removed(records=tuple(record for record in source.records() if record.record_id in {ODD, "m7"}))
     opened = source._open
 
