@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from memory_audit.entry import Source as Writer  # noqa: TC001 - msgspec reads the annotations
 
@@ -32,7 +31,7 @@ class Record:
     created_at_ms: int | None = None
     """Unix milliseconds; None: the system does not say."""
 
-    metadata: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    metadata: Mapping[str, str] = field(default_factory=dict)
     """What else the agent may be shown. None of the system's own bookkeeping: it would make copies look different."""
 
     spellings: tuple[str, ...] = ()
