@@ -92,7 +92,7 @@ def erase(url: str, tables: Sequence[tuple[str, str]]) -> None:
         tables: Schema and name.
 
     Raises:
-        HeldError: somebody holds a lock or an old snapshot all the time; what was done is so.
+        HeldError: somebody holds a lock all the time; what was done is so.
         IncompleteError: a table cannot be rewritten.
     """
     try:

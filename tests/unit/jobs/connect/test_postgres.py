@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -235,3 +236,23 @@ def test_a_password_of_the_environment_is_written_nowhere(audited, run, url, mon
     assert not any(
         b"s3cret-of-the-agent" in path.read_bytes() for path in Path(os.curdir).rglob("*") if path.is_file()
     )  # fmt: skip
+
+
+def test_the_how_to_runs_as_it_is_written(desk, run, postgres):
+    url = postgres.new()
+    with postgres.connect(url) as connection:
+        connection.execute("CREATE SCHEMA app")
+        connection.execute(
+            "CREATE TABLE app.memories (id text PRIMARY KEY, content text, user_id text, created_at timestamp,"
+            " kind text)"
+        )
+        for name, text in (("p", POISON), *((f"m{n}", f"a calm note number {n}") for n in range(8))):
+            connection.execute("INSERT INTO app.memories VALUES (%s, %s, 'bob', now(), 'note')", (name, text))
+    page = (Path(__file__).parents[4] / "docs" / "howto" / "connect-postgres.md").read_text()
+    lines = [line for block in page.split("```sh\n")[1:] for line in block.split("```")[0].splitlines()]
+    table = shlex.split(lines[0].partition("TABLE=")[2])[0]
+    for line in lines[1:]:
+        words = shlex.split(line.replace("$TABLE", table).replace("postgresql://agent@/app", url))[1:]
+        code, out, err = run(*words, *(("--local",) if words[0] == "audit" else ()))
+        assert code == 0, out + err
+    assert len(postgres.rows(url, "app.memories")["app.memories"]) == 8
