@@ -108,7 +108,7 @@ def erase(url: str, tables: Sequence[tuple[str, str]]) -> None:
         raise _told(url, error) from None
 
 
-def rows(connection: Connection, query: sql.Composable, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+def rows(connection: Connection, query: sql.Composed, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield what a query finds, a page at a time."""
     with connection.cursor(name="memaudit") as cursor:
         cursor.itersize = PAGE

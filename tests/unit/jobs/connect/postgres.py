@@ -27,9 +27,10 @@ class Server:
         self.programs, self.folder, self._numbers = programs, folder, count()
 
     def program(self, name, *words):
-        user = {"user": NOBODY, "group": NOBODY, "extra_groups": ()} if os.geteuid() == 0 else {}
+        user = NOBODY if os.geteuid() == 0 else None
         subprocess.run(
-            [self.programs / name, *words], cwd=self.folder, check=True, stdout=subprocess.DEVNULL, timeout=60, **user
+            [self.programs / name, *words], cwd=self.folder, check=True, stdout=subprocess.DEVNULL, timeout=60,
+            user=user, group=user, extra_groups=None if user is None else (),
         )  # fmt: skip
 
     def url(self, database, user="agent"):
