@@ -1,6 +1,7 @@
 """Addresses of memory systems, `SYSTEM:PLACE`, and what opens them.
 
     mem0:/var/lib/agent/qdrant          with --option history=/home/agent/.mem0/history.db
+    postgres:postgresql://agent@db/app    with --option table=memories --option id=id --option text=content
     jsonl:memories.jsonl
 
 A system's file is imported when one is opened: it may need a client of its own, which the extra of that name brings.
@@ -8,6 +9,7 @@ A system's file is imported when one is opened: it may need a client of its own,
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
@@ -34,8 +36,18 @@ SYSTEMS: Mapping[str, str] = MappingProxyType({
     "markdown": "memory_audit.jobs.connect.systems.markdown:Markdown",
     "mem0": "memory_audit.jobs.connect.systems.mem0:Mem0",
     "openmemory": "memory_audit.jobs.connect.systems.openmemory:OpenMemory",
+    "postgres": "memory_audit.jobs.connect.systems.postgres:Postgres",
 })  # fmt: skip
 """Name to module and class. The class is made of a place and a record of its options, `Options` in the module."""
+
+ON_SERVER: Mapping[str, str] = MappingProxyType({
+    "langgraph": "memory_audit.jobs.connect.systems.langgraph_postgres:LangGraphPostgres",
+})  # fmt: skip
+"""The same of a system whose place is a `postgresql://` URL, where another class reads that."""
+
+_SERVER = re.compile("postgres(ql)?://")
+_PASSWORD = re.compile(r"//[^:@]*:.*@|password=.*", re.DOTALL | re.IGNORECASE)
+"""What may be a password in a URL, greedily: a wrong guess costs a misspelt address, a missed one a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +69,7 @@ class Address:
         Raises:
             UsageError: an unknown option, or a client that is not installed.
         """
-        module, kind = _loaded(self.system)
+        module, kind = _loaded(self.system, on_server=bool(_SERVER.match(self.place)))
         source: Source = kind(self.place, convert(dict(self.options), module.Options, str(self)))
         return source
 
@@ -77,8 +89,11 @@ def parse_address(text: str, options: Mapping[str, str] = MappingProxyType({})) 
     """Read `SYSTEM:PLACE`.
 
     Raises:
-        UsageError: no such system, or no place.
+        UsageError: no such system, or no place; a password in it, which would be in logs and receipts.
     """
+    if "postgres" in text and _PASSWORD.search(text):
+        shown = _PASSWORD.sub("…", text)
+        raise UsageError(f"{shown!r:.120} has a password: give it in PGPASSWORD, ~/.pgpass or a service, not there")
     system, colon, place = text.partition(":")
     known = (*SYSTEMS, JSONL)
     try:
@@ -115,11 +130,13 @@ def parse_options(words: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _loaded(system: str) -> tuple[Any, Any]:
+def _loaded(system: str, *, on_server: bool = False) -> tuple[Any, Any]:
     """Return the module of a system, and its class."""
-    name, _, kind = SYSTEMS[system].partition(":")
+    listed = {**SYSTEMS, **ON_SERVER} if on_server else SYSTEMS
+    name, _, kind = listed[system].partition(":")
     try:
         module = import_module(name)
     except ModuleNotFoundError as error:
-        raise UsageError(f"{system}: needs {error.name}: pip install 'memory-audit[{system}]'") from None
+        extra = "postgres" if error.name == "psycopg" else system
+        raise UsageError(f"{system}: needs {error.name}: pip install 'memory-audit[{extra}]'") from None
     return module, getattr(module, kind)

@@ -1,8 +1,8 @@
-"""A real LangGraph store and graph over one SQLite file, with a fake embedder; runs where LangGraph is installed.
+"""A real LangGraph store and graph over SQLite or PostgreSQL, with a fake embedder; runs where LangGraph is installed.
 
-Reads one JSON object from standard input: `folder`, and `calls`, a list of [method, arguments]; then further lists of
-calls, until the input ends. Prints what each returned, as JSON. SQLite is one that loads extensions, without
-SECURE_DELETE.
+Reads one JSON object from standard input: `folder`, or the URL of a database, and `calls`, a list of [method,
+arguments]; then further lists of calls, until the input ends. Prints what each returned, as JSON. SQLite is one that
+loads extensions, without SECURE_DELETE.
 """
 
 # ruff: noqa: T201 - a program of its own
@@ -14,12 +14,7 @@ import sys
 from pathlib import Path
 from typing import TypedDict
 
-import pysqlite3
-
-sys.modules["sqlite3"] = pysqlite3
-from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: E402
-from langgraph.graph import END, START, StateGraph  # noqa: E402
-from langgraph.store.sqlite import SqliteStore  # noqa: E402
+from langgraph.graph import END, START, StateGraph
 
 
 class State(TypedDict):
@@ -34,9 +29,17 @@ def fake_embed(texts):
     return [[float(text.count(letter)) + 0.1 for letter in "aeio"] for text in texts]
 
 
-def main():
-    asked = json.loads(sys.stdin.readline())
-    folder = Path(asked["folder"])
+INDEX = {"dims": 4, "embed": fake_embed, "fields": ["text"]}
+
+
+def in_file(place):
+    import pysqlite3  # noqa: PLC0415 - of one kind
+
+    sys.modules["sqlite3"] = pysqlite3
+    from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415
+    from langgraph.store.sqlite import SqliteStore  # noqa: PLC0415
+
+    folder = Path(place)
     folder.mkdir(exist_ok=True)
 
     def connect():  # each has its own: the two write at once, from threads
@@ -44,8 +47,23 @@ def main():
         connection.execute("PRAGMA journal_mode = WAL")
         return connection
 
-    store = SqliteStore(connect(), index={"dims": 4, "embed": fake_embed, "fields": ["text"]})
-    saver = SqliteSaver(connect())
+    return SqliteStore(connect(), index=INDEX), SqliteSaver(connect())
+
+
+def in_postgres(url):
+    import psycopg  # noqa: PLC0415 - of one kind
+    from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415
+    from langgraph.store.postgres import PostgresStore  # noqa: PLC0415
+
+    def connect():
+        return psycopg.connect(url, autocommit=True, row_factory=psycopg.rows.dict_row)
+
+    return PostgresStore(connect(), index=INDEX), PostgresSaver(connect())
+
+
+def main():
+    asked = json.loads(sys.stdin.readline())
+    store, saver = (in_postgres if "://" in asked["folder"] else in_file)(asked["folder"])
     store.setup()
     saver.setup()
 

@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import json
 import mmap
+import os
 import subprocess
 import sys
 import unicodedata
@@ -85,7 +86,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """Of all rows, without what is to go."""
 
     searched_bytes: int | None
-    """In files; None: not searched."""
+    """In files; None: not searched, or none can be reached."""
 
     hits: dict[str, int]
     """File to finds of a text in its raw bytes."""
@@ -164,15 +165,20 @@ def _needles(texts: Iterable[str]) -> list[bytes]:
     return sorted(form for form in forms if len(form) >= MIN_NEEDLE_BYTES)
 
 
-def _search(files: Iterable[Path], needles: list[bytes]) -> tuple[int, dict[str, int]]:
-    searched, hits = 0, {}
+def _search(files: Iterable[Path], needles: list[bytes]) -> tuple[int | None, dict[str, int]]:
+    searched, hits = None, {}
     for path in files:
-        size = path.stat().st_size
-        searched += size
-        if not size:
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:  # a server's, which has gone on
             continue
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            found = sum(_count(data, needle) for needle in needles)
+        with file:
+            size = os.fstat(file.fileno()).st_size
+            searched = (searched or 0) + size
+            if not size:
+                continue
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                found = sum(_count(data, needle) for needle in needles)
         if found:
             hits[str(path)] = found
     return searched, hits

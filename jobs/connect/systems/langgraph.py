@@ -15,21 +15,20 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from memory_audit.errors import UsageError
+from memory_audit.integrations.entries import utc_ms
 from memory_audit.integrations.langgraph import id_of, record_of
 from memory_audit.jobs.connect import sqlite_file
 from memory_audit.jobs.connect.connector import MEMORIES, MIN_QUOTED, Facts, Removed, Row
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from memory_audit.integrations.record import Record
@@ -58,6 +57,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class LangGraph:
     """A database of LangGraph's."""
 
+    kind = "sqlite"
     facts = Facts(
         written_for="langgraph-checkpoint-sqlite 3.1.2, langgraph 1.2.24",
         vouched=MappingProxyType({
@@ -73,106 +73,121 @@ class LangGraph:
         guard_point="batch and abatch of the store, by a store that wraps it",
     )  # fmt: skip
 
+    known: ClassVar[Mapping[str, tuple[str, ...]]] = TABLES
+    states: ClassVar[Mapping[str, tuple[str, ...]]] = {"checkpoints": ("checkpoint", "metadata"), "writes": ("value",)}
+    """Of a thread: tables, and the columns that hold what was read."""
+
     def __init__(self, place: str, options: Options) -> None:
-        self.path = Path(place)
+        self.place = place
         self.options = options
 
     def schema(self) -> str:
         """Name what is there. Raises like `Source.schema`."""
-        with sqlite_file.reading(self.path) as connection:
-            return f"langgraph sqlite, {', '.join(self._tables(connection))}"
+        with self._reading() as connection:
+            return f"langgraph {self.kind}, {', '.join(self._tables(connection))}"
 
     def records(self) -> Iterator[Record]:
         """Yield all memories, expired ones too, by namespace and key."""
-        with sqlite_file.reading(self.path) as connection:
+        with self._reading() as connection:
             self._tables(connection)
-            for row in _rows(connection, "store"):
+            for row in self._rows(connection, "store"):
                 yield self._record(row)
 
     def hold(self) -> AbstractContextManager[None]:
-        """Hold nothing: SQLite's own lock is taken for each change, and an agent sees the change at once."""
+        """Hold nothing: each change is one transaction, and an agent sees the change at once."""
         return nullcontext()
 
     def rows(self, removed: Removed) -> Iterator[Row]:
         """Yield every row of every table."""
-        with sqlite_file.reading(self.path) as connection:
+        with self._reading() as connection:
             tables = self._tables(connection)
-            threads = _threads(connection, tables, removed)
+            threads = self._threads(connection, tables, removed)
             for table in tables:
-                for row in _rows(connection, table):
+                for row in self._rows(connection, table):
                     raw = json.dumps(row, default=_hex).encode()
                     goes = _goes(table, row, removed, threads)
                     yield Row(layer=MEMORIES if table == "store" else table, raw=raw, kept=None if goes else raw)
 
     def delete(self, removed: Removed) -> None:
         """Delete the memories."""
-        with sqlite_file.writing(self.path) as connection:
-            connection.executemany("DELETE FROM store WHERE prefix = ? AND key = ?", map(_key_of, removed.ids))
+        with self._writing() as connection:
+            self._delete(connection, "store", ("prefix", "key"), map(_key_of, removed.ids))
 
     def clean(self, removed: Removed) -> None:
         """Delete their vectors, and every thread whose state holds one of the texts."""
-        with sqlite_file.writing(self.path) as connection:
+        with self._writing() as connection:
             tables = self._tables(connection)
             if "store_vectors" in tables:
-                keys = map(_key_of, removed.ids)
-                connection.executemany("DELETE FROM store_vectors WHERE prefix = ? AND key = ?", keys)
-            threads = [(thread,) for thread in _threads(connection, tables, removed)]
-            for table in tables.keys() & {"checkpoints", "writes"}:
-                connection.executemany(f"DELETE FROM {table} WHERE thread_id = ?", threads)  # noqa: S608 - of TABLES
+                self._delete(connection, "store_vectors", ("prefix", "key"), map(_key_of, removed.ids))
+            threads = [(thread,) for thread in self._threads(connection, tables, removed)]
+            for table in tables.keys() & self.states.keys():
+                self._delete(connection, table, ("thread_id",), threads)
 
     def erase(self) -> None:
         """Rewrite the file."""
-        sqlite_file.erase(self.path)
+        sqlite_file.erase(Path(self.place))
 
     def files(self) -> Iterator[Path]:
         """Yield the file, and what lies beside it."""
-        yield from sqlite_file.files_of(self.path)
+        yield from sqlite_file.files_of(Path(self.place))
 
-    def _tables(self, connection: sqlite3.Connection) -> dict[str, None]:
-        """Return those of TABLES that are there, in that order.
+    def _reading(self) -> AbstractContextManager[Any]:
+        return sqlite_file.reading(Path(self.place))
+
+    def _writing(self) -> AbstractContextManager[Any]:
+        return sqlite_file.writing(Path(self.place))
+
+    def _columns(self, connection: Any) -> dict[str, tuple[str, ...]]:
+        return sqlite_file.columns(connection)
+
+    def _rows(self, connection: Any, table: str) -> Iterator[dict[str, Any]]:
+        names = self.known[table]
+        for values in connection.execute(f"SELECT {', '.join(names)} FROM {table} ORDER BY 1, 2, 3"):  # noqa: S608 - of TABLES
+            yield dict(zip(names, values, strict=True))
+
+    def _delete(self, connection: Any, table: str, names: tuple[str, ...], keys: Iterable[tuple[str, ...]]) -> None:
+        where = " AND ".join(f"{name} = ?" for name in names)
+        connection.executemany(f"DELETE FROM {table} WHERE {where}", keys)  # noqa: S608 - of TABLES
+
+    def _tables(self, connection: Any) -> dict[str, None]:
+        """Return those of `known` that are there, in that order.
 
         Raises:
             UsageError: others, or other columns.
         """
-        found = sqlite_file.columns(connection)
-        known = TABLES | COUNTERS
+        found = self._columns(connection)
+        known = {**self.known, **COUNTERS}
         odd = [name for name, names in found.items() if known.get(name) != names]
         if odd or "store" not in found:
             told = f"table {odd[0]!r:.80} is unknown or has other columns" if odd else "no table `store`"
-            raise UsageError(f"{self.path}: {told}; expected {self.facts.written_for}")
-        return {name: None for name in TABLES if name in found}
+            raise UsageError(f"{self.place}: {told}; expected {self.facts.written_for}")
+        return {name: None for name in self.known if name in found}
+
+    def _threads(self, connection: Any, tables: Mapping[str, None], removed: Removed) -> set[str]:
+        """Return the threads whose state holds a removed text: msgpack has it as it is, JSON in the other spelling."""
+        wanted = [text.encode() for text in removed.texts if len(text) >= MIN_QUOTED]
+        found = set()
+        for table, columns in self.states.items():
+            for row in self._rows(connection, table) if table in tables else ():
+                held = [_bytes(row[name]) for name in columns]
+                if row["thread_id"] not in found and any(part in value for value in held for part in wanted):
+                    found.add(row["thread_id"])
+        return found
 
     def _record(self, row: dict[str, Any]) -> Record:
-        where = f"{self.path}: {row['prefix']!r:.80}, {row['key']!r:.80}"
+        where = f"{self.place}: {row['prefix']!r:.80}, {row['key']!r:.80}"
         try:
             value = json.loads(row["value"])
         except (ValueError, RecursionError):
             raise UsageError(f"{where}: the value is no JSON") from None
         record = record_of(row["prefix"], row["key"], value, text=self.options.text)
-        return replace(record, created_at_ms=_ms(row["created_at"]))
-
-
-def _rows(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
-    names = TABLES[table]
-    for values in connection.execute(f"SELECT {', '.join(names)} FROM {table} ORDER BY 1, 2, 3"):  # noqa: S608 - of TABLES
-        yield dict(zip(names, values, strict=True))
+        return replace(record, created_at_ms=utc_ms(row["created_at"]))
 
 
 def _goes(table: str, row: dict[str, Any], removed: Removed, threads: set[str]) -> bool:
     if table in {"store", "store_vectors"}:
         return id_of(row["prefix"], row["key"]) in removed.ids
     return row["thread_id"] in threads
-
-
-def _threads(connection: sqlite3.Connection, tables: dict[str, None], removed: Removed) -> set[str]:
-    """Return the threads whose state holds a removed text: msgpack has it as it is, JSON in the other spelling."""
-    wanted = [text.encode() for text in removed.texts if len(text) >= MIN_QUOTED]
-    found = set()
-    for table, columns in (("checkpoints", ("checkpoint", "metadata")), ("writes", ("value",))):
-        for row in _rows(connection, table) if table in tables else ():
-            if row["thread_id"] not in found and any(part in _bytes(row[name]) for name in columns for part in wanted):
-                found.add(row["thread_id"])
-    return found
 
 
 def _bytes(value: Any) -> bytes:
@@ -182,14 +197,6 @@ def _bytes(value: Any) -> bytes:
 def _key_of(record_id: str) -> tuple[str, str]:
     prefix, _, key = record_id.partition("/")
     return prefix.replace("%2F", "/").replace("%25", "%"), key
-
-
-def _ms(moment: Any) -> int | None:
-    """Read a time, which is in UTC and says no zone."""
-    try:
-        return max(0, int(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() * 1_000))
-    except (TypeError, ValueError, OverflowError):
-        return None
 
 
 def _hex(value: object) -> str:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.jobs.connect.postgres import started
+
 AGENTS = Path(__file__).parents[3] / "agents"
 
 
@@ -64,3 +66,9 @@ def digests(folder):
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    with started() as server:
+        yield server
