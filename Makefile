@@ -17,7 +17,7 @@ PINS := $(if $(filter cpu,$(SIDE)),-c constraints.txt,)
 # Two processes: models are loaded in one of them, and each of more would need gigabytes of its own.
 PYTEST = $(BIN)/python -m pytest -n 2
 
-.PHONY: audit look test check lint docs bars tables setup constraints
+.PHONY: audit look test agents check lint docs bars tables setup constraints
 
 audit: $(STAMP)
 	$(BIN)/memaudit demo
@@ -32,7 +32,11 @@ $(VENV)/.look-done: pyproject.toml
 	touch $@
 
 test: $(STAMP)
-	$(PYTEST)
+	MEMAUDIT_AGENTS=$${MEMAUDIT_AGENTS-$(wildcard $(CURDIR)/build/agents)} $(PYTEST)
+
+# The real memory systems, 1.1 GB, for the connectors' tests, which are skipped without them.
+agents: $(STAMP)
+	$(BIN)/python -m pip install --quiet --upgrade --target build/agents -r tests/agents/requirements.txt
 
 check: $(STAMP)
 	$(PYTEST) --hypothesis-profile=check -m "not weights and not vllm and not ray and not slow"

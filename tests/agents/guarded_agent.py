@@ -29,7 +29,7 @@ PAGE = Path(__file__).parents[2] / "docs/howto/guard-in-memory-systems.md"
 def as_documented(system, guarded, **objects):
     """Run what the documentation shows for a system; return what its agent is given."""
     given = []
-    memory_audit.open_guard = lambda *_: nullcontext(guarded)
+    memory_audit.open_guard = lambda *_: nullcontext(guarded)  # type: ignore[assignment]
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
     (code,) = (block for block in blocks if f"guard_{system}(" in block)
     exec(code, {**objects, "run_agent": given.append})  # noqa: S102 - our own page

@@ -181,7 +181,7 @@ def test_sections_of_claude_have_names_that_an_edit_does_not_change(desk, run):
     assert list(found) == ["acc-1:", "acc-1:Work context", "acc-1:Notes", "acc-1:p-1:Work context"]
     assert found["acc-1:p-1:Work context"].owner == (("account_uuid", "acc-1"), ("project_uuid", "p-1"))
     assert run("import", "claude:claude.zip", "store")[0] == 0
-    text = CLAUDE["conversations_memory"].replace("boats", "ships")
+    text = str(CLAUDE["conversations_memory"]).replace("boats", "ships")
     pack(desk / "claude.zip", **{"memories.json": {**CLAUDE, "conversations_memory": text}})
     code, out, _ = run("import", "claude:claude.zip", "store", "--json")
     told = json.loads(out)
