@@ -63,11 +63,6 @@ class Address:
     def __str__(self) -> str:
         return f"{self.system}:{self.place}"
 
-    @property
-    def whole(self) -> str:
-        """The address with its options: two tables of one database are two sources."""
-        return " ".join((str(self), *(f"{key}={value}" for key, value in sorted(self.options.items()))))
-
     def open(self) -> Source:
         """Return the source; nothing is read yet.
 

@@ -138,7 +138,7 @@ class NightWork:
         """Import from an agent's own system, of which all is there every night. Raises like `import_source`."""
         address = parse_address(source.system or "", source.options)
         return import_source(
-            address.open(), address.whole, self.store, self.keyring, self.pin, tenant=source.tenant,
+            address.open(), str(address), self.store, self.keyring, self.pin, tenant=source.tenant,
             principal=source.principal, now=now, missing_share=self.config.missing_share,
         )  # fmt: skip
 

@@ -83,7 +83,7 @@ def import_(
         raise UsageError("--new-only is an option of jsonl: from a system only what is new is signed")
     opened = address.open()
     done = import_source(
-        opened, address.whole, store, open_keyring(keys), pin, tenant=tenant, principal=principal,
+        opened, str(address), store, open_keyring(keys), pin, tenant=tenant, principal=principal,
         now=publisher_ms(store),
     )  # fmt: skip
     told = list(opened.told()) if isinstance(opened, Export) else []
