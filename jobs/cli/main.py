@@ -61,8 +61,7 @@ CONTINUED = frozenset({"audit", "calibrate", "demo", "events", "nightly", "offbo
 EXIT_CODES = """\b
 Exit codes:
   0    done, also with findings
-  1    findings, where --fail-on asks for them; a night, an import or a purge that needs a person;
-       removed memories that are back
+  1    findings, where --fail-on asks for them; what needs a person; removed memories that are back
   2    usage or configuration
   3    incomplete: start again to continue
   4    integrity or signature failure

@@ -61,7 +61,7 @@ def vacuum(
     apply: Annotated[bool, typer.Option("--apply", help="Really erase; without it, only show what would be.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Erase replaced versions, and what interrupted commands left.
+    """Erase replaced versions, and leavings of commands.
 
     With them goes the text of what was removed. The log keeps their hashes and stays provable. What is in quarantine
     stays, with its text. Changes nothing unless --apply is given. Exit code 3 says that a file stays which may hold
