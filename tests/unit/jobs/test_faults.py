@@ -125,15 +125,14 @@ def test_a_clock_that_goes_back_while_a_command_is_at_work(desk, run, monkeypatc
 def test_a_key_of_the_backbones_server_that_expires_during_a_run(desk, run, monkeypatch, server: Server):  # noqa: F811
     monkeypatch.setenv("DESK_KEY", "k3y-of-the-day")
     words = (*AUDIT, "--backbone", f"openai:{server.url}#tiny", "--backbone-key-env", "DESK_KEY")
-    server.script = [*[(200, {}, chat("HARM"))] * 4, (401, {}, {"error": "the key k3y-of-the-day has expired"})]
+    server.script = [(200, {}, chat("HARM")), (401, {}, {"error": "the key k3y-of-the-day has expired"})]
     code, _, err = run(*words)
     assert code == UsageError.exit_code
     line = one_line(err)
     assert "HTTP 401" in line
     assert "the key was the one in DESK_KEY" in line
     assert "k3y-of-the-day" not in line
-    asked, kept = len(server.bodies), list((desk / "run").rglob("replays/*.parquet"))
-    assert kept
+    asked = len(server.bodies)
     server.script = [(200, {}, chat("HARM"))]
     assert run(*words)[0] == 0
     assert len(server.bodies) > asked
