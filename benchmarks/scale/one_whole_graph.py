@@ -99,7 +99,7 @@ def on_ray(product: Any) -> Iterator[Callable[[Any, Path], tuple[Any, dict[str, 
     from memory_audit.jobs.graph.blocks import whole_graph  # noqa: PLC0415
     from memory_audit.jobs.graph.whole_graphs import store_graphs  # noqa: PLC0415
     from memory_audit.jobs.run.run_seal import Sealer  # noqa: PLC0415
-    from memory_audit.models import ray_actors  # noqa: PLC0415
+    from memory_audit.models.services import actors  # noqa: PLC0415
 
     module: Any = importlib.import_module("memory_audit.jobs.executors.on_ray")
 
@@ -115,8 +115,8 @@ def on_ray(product: Any) -> Iterator[Callable[[Any, Path], tuple[Any, dict[str, 
 
         return Hosting
 
-    module.EmbedderActor = hosting(ray_actors.EmbedderActor)
-    module.EntailmentActor = hosting(ray_actors.EntailmentActor)
+    module.EmbedderActor = hosting(actors.EmbedderActor)
+    module.EntailmentActor = hosting(actors.EntailmentActor)
     config = replace(product.CONFIG, graph="full")
     executor = module.RayExecutor(product.ModelSpecs(backbone="fake", nli="fake", embedder="fake"))
     assert executor.embedder.model_id == executor.entailment.model_id  # noqa: S101 - asking for them starts them
