@@ -5,10 +5,9 @@ The owner is the first of OWNERS that the fields name, else the collection.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from memory_audit.integrations.record import Record
+from memory_audit.integrations.record import Record, as_text, id_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,11 +33,7 @@ def record_of(collection: str, record_id: str, fields: Mapping[str, Any], text: 
     owner = tuple((name, str(fields[name])) for name in OWNERS if fields.get(name))
     hidden = {field, *(name for name, _ in owner[:1])}
     return Record(
-        record_id=f"{collection.replace('%', '%25').replace('/', '%2F')}/{record_id}",
+        record_id=id_within(collection, record_id),
         text=(text or "") if field is None else fields[field], owner=owner or (("collection", collection),),
-        metadata={name: _as_text(value) for name, value in fields.items() if name not in hidden},
+        metadata={name: as_text(value) for name, value in fields.items() if name not in hidden},
     )  # fmt: skip
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

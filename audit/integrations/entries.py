@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from memory_audit.entry import MAX_NAME_BYTES, MAX_TIME_MS, Entry
@@ -26,7 +25,7 @@ from memory_audit.text.nfc import nfc
 if TYPE_CHECKING:
     from memory_audit.integrations.record import Record
 
-__all__ = ["base_of", "entry_of", "tenant_of", "utc_ms", "version_id", "version_of"]
+__all__ = ["base_of", "entry_of", "tenant_of", "version_id", "version_of"]
 
 VERSION_BYTES = 16
 """Room for `@` and a number."""
@@ -93,11 +92,3 @@ def version_of(entry_id: str) -> tuple[str, int]:
     """Return base and version of an entry id, the inverse of `version_id`."""
     found = _VERSION.fullmatch(entry_id)
     return (entry_id, 1) if found is None else (found[1], int(found[2]))
-
-
-def utc_ms(moment: object) -> int | None:
-    """Read a time in UTC, in form ISO 8601, as Unix milliseconds; None where it is none."""
-    try:
-        return max(0, int(datetime.fromisoformat(str(moment)).replace(tzinfo=UTC).timestamp() * 1_000))
-    except (ValueError, OverflowError):
-        return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from memory_audit.errors import UsageError
 from memory_audit.guard.decide.write import UNNAMED
-from memory_audit.integrations.record import Record
+from memory_audit.integrations.record import Record, as_text, id_within
 from memory_audit.integrations.refusing import Refusing, error_of
 
 if TYPE_CHECKING:
@@ -20,15 +20,10 @@ if TYPE_CHECKING:
 
     from memory_audit.guard.guarded_store import GuardedStore
 
-__all__ = ["guard_langgraph", "id_of", "record_of"]
+__all__ = ["guard_langgraph", "record_of"]
 
 TEXT_FIELDS = ("text", "content", "memory", "data")
 """Of a value that is an object: the first of these that is a string is the text, and the rest is metadata."""
-
-
-def id_of(prefix: str, key: str) -> str:
-    """Return the id of the item that has this key in this namespace, whose parts dots join."""
-    return f"{prefix.replace('%', '%25').replace('/', '%2F')}/{key}"
 
 
 def record_of(prefix: str, key: str, value: Any, *, text: str | None = None) -> Record:
@@ -48,11 +43,11 @@ def record_of(prefix: str, key: str, value: Any, *, text: str | None = None) -> 
     field = next((name for name in wanted if isinstance(fields.get(name), str)), None)
     if field is None and text is not None:
         raise UsageError(f"{prefix!r:.80}, {key!r:.80}: no string in the field {text!r:.80}")
-    shown = _as_text(value) if field is None else fields[field]
+    shown = as_text(value) if field is None else fields[field]
     spelled = json.dumps(shown, ensure_ascii=False)[1:-1]
     return Record(
-        record_id=id_of(prefix, key), text=shown, owner=(("namespace", prefix),),
-        metadata={} if field is None else {name: _as_text(item) for name, item in fields.items() if name != field},
+        record_id=id_within(prefix, key), text=shown, owner=(("namespace", prefix),),
+        metadata={} if field is None else {name: as_text(item) for name, item in fields.items() if name != field},
         spellings=(spelled,) if spelled != shown else (),
     )  # fmt: skip
 
@@ -116,7 +111,3 @@ def guard_langgraph(
 
 def _has(value: Any, field: str | None) -> bool:
     return isinstance(value, dict) and isinstance(value.get(field), str)
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

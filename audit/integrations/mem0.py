@@ -8,10 +8,8 @@ vector store beside mem0 passes by.
 from __future__ import annotations
 
 import inspect
-import json
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,7 +17,7 @@ from urllib.parse import unquote
 
 from memory_audit.errors import UsageError, WriteRefusedError
 from memory_audit.guard.decide.write import UNNAMED
-from memory_audit.integrations.record import Record
+from memory_audit.integrations.record import Record, as_text, utc_ms
 from memory_audit.integrations.refusing import Refusing, error_of
 
 if TYPE_CHECKING:
@@ -71,8 +69,8 @@ def record_of(memory_id: str, payload: Mapping[str, Any], where: str) -> Record:
     lemmas = payload.get("text_lemmatized")
     return Record(
         record_id=memory_id, text=text, owner=owner, writer=writer, source=WROTE.get(str(role), "external"),
-        created_at_ms=_ms(payload.get("created_at")),
-        metadata={name: _as_text(value) for name, value in payload.items() if name not in hidden},
+        created_at_ms=utc_ms(payload.get("created_at")),
+        metadata={name: as_text(value) for name, value in payload.items() if name not in hidden},
         spellings=(lemmas,) if isinstance(lemmas, str) and lemmas != text else (),
     )  # fmt: skip
 
@@ -136,7 +134,7 @@ def _turn(message: Mapping[str, Any], scope: str) -> Record:
     """Return a raw message, of the owners that its scope names, as a record."""
     named = dict(part.partition("=")[::2] for part in scope.split("&"))
     return Record(
-        record_id="message", text=_as_text(message.get("content") or ""),
+        record_id="message", text=as_text(message.get("content") or ""),
         owner=tuple((name, unquote(named[name])) for name in OWNERS if named.get(name)),
     )  # fmt: skip
 
@@ -184,16 +182,3 @@ def _again(call: Callable[..., Any], then: Callable[[], None]) -> Callable[..., 
         then()
 
     return done_later if inspect.iscoroutinefunction(call) else done
-
-
-def _ms(moment: Any) -> int | None:
-    """Read a time; one without a zone is UTC."""
-    try:
-        read = datetime.fromisoformat(moment)
-        return max(0, int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp() * 1_000))
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

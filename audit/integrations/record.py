@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
 
 from memory_audit.entry import Source as Writer  # noqa: TC001 - msgspec reads the annotations
 
-__all__ = ["Record"]
+__all__ = ["Record", "as_text", "id_within", "parts_of", "utc_ms"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +42,28 @@ class Record:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metadata", dict(self.metadata))  # plain, for the plan and a fresh process
+
+
+def as_text(value: Any) -> str:
+    """Return a field's value as metadata has it: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+
+
+def utc_ms(moment: Any) -> int | None:
+    """Return a time of ISO 8601 in Unix milliseconds, one without a zone in UTC; None where it is none."""
+    try:
+        found = datetime.fromisoformat(moment)
+        return max(0, int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000))
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def id_within(place: str, name: str) -> str:
+    """Return the id of what has this name in a place, such as a namespace or a collection."""
+    return f"{place.replace('%', '%25').replace('/', '%2F')}/{name}"
+
+
+def parts_of(record_id: str) -> tuple[str, str]:
+    """Return place and name: the inverse of `id_within`."""
+    place, _, name = record_id.partition("/")
+    return place.replace("%2F", "/").replace("%25", "%"), name

@@ -3,7 +3,7 @@
     python -m benchmarks.harness.ten_seeds
 
 Reads `benchmarks/results/minja_*_ten_seeds.json`, which the commands that `RUNS` names write, and draws
-`ten_seeds_1.svg` to `ten_seeds_5.svg` beside them; `docs.generate` writes the tables. A value is the mean of the seeds'
+`ten_seeds_1.svg` to `ten_seeds_5.svg` beside them; prints the tables. A value is the mean of the seeds'
 rates, and an interval a percentile bootstrap over seeds, 95 %. A seed is a store of its own: another mixture, other
 poison, other victims. All methods of a seed share its replays.
 """
@@ -19,15 +19,17 @@ import matplotlib as mpl
 
 mpl.use("Agg")  # no display here, and figures must be the same everywhere
 from matplotlib import pyplot as plt
+from rich.console import Console
 
 from benchmarks.attribution.minja.methods import CMIS_ONLY, MCG_ONLY, NNC, OWN_COUNT, PLAIN, RD, RF, SET
 from benchmarks.harness.intervals import bootstrap
+from benchmarks.harness.pages.shown import table
 from benchmarks.harness.resultfile import RESULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["RUNS", "TABLES", "Line", "lines", "main", "sentence", "table"]
+__all__ = ["RUNS", "TABLES", "Line", "lines", "main", "markdown"]
 
 TRACKS = {"QA": "minja_qa_ten_seeds", "RAP": "minja_rap_ten_seeds"}
 
@@ -115,30 +117,31 @@ def lines(track: str | None, methods: Iterable[str]) -> list[Line]:
     return found
 
 
-def table(number: int) -> list[tuple[str, ...]]:
-    """Return a table's rows: place, seeds, method, ASR before, ASR after, poison found, benign removed."""
-    _, names, track = TABLES[number]
-    return [
-        (
-            f"{line.place[0]}, ρ = {line.place[1]:.2f}", str(line.seeds), names[line.method], sentence(line.before),
-            sentence(line.after), sentence(line.found), str(line.benign),
-        )
-        for line in lines(track, names)
-    ]  # fmt: skip
+def markdown(names: dict[str, str], drawn: Iterable[Line]) -> str:
+    """Write lines as a table, methods by their names here."""
+    head = ("where", "seeds", "method", "ASR before", "ASR after", "poison found", "benign removed")
+    return table(head, [
+        (f"{line.place[0]}, ρ = {line.place[1]:.2f}", line.seeds, names[line.method], _shown(line.before),
+         _shown(line.after), _shown(line.found), line.benign)
+        for line in drawn
+    ])  # fmt: skip
 
 
-def sentence(mean: Mean | None) -> str:
-    """Write a mean with its interval, per cent."""
+def _shown(mean: Mean | None) -> str:
     return "–" if mean is None else f"{mean[0]:.0f} % ({mean[1]:.0f}–{mean[2]:.0f})"
 
 
 def main() -> None:
-    """Draw the plots."""
+    """Print the tables, and draw the plots; say what is yet to be run."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     mpl.rcParams["svg.hashsalt"] = "ten seeds"  # equal data, equal file
+    console = Console(soft_wrap=True)
+    for name, result in TRACKS.items():
+        if not (RESULTS / f"{result}.json").exists():
+            console.print(f"{name} was not run: {RUNS[name]}", markup=False)
     for number, (title, names, track) in TABLES.items():
-        drawn = lines(track, names)
-        if drawn:
+        if drawn := lines(track, names):
+            console.print(f"### {number}. {title}\n\n{markdown(names, drawn)}\n", markup=False)
             (_sweep if track else _bars)(number, title, names, drawn)
 
 

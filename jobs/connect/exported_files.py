@@ -9,20 +9,25 @@ from __future__ import annotations
 import re
 import zlib
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
+import msgspec
+
 from memory_audit.errors import UsageError
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import open_regular, read_regular, walk
+from memory_audit.integrations.record import utc_ms
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-__all__ = ["MAX_BYTES", "base_names", "check_manifest", "find_one", "in_ms", "is_archive", "names", "read"]
+__all__ = [
+    "MAX_BYTES", "Exported", "Options", "base_names", "check_manifest", "find_one", "in_ms", "is_archive", "names",
+    "read",
+]  # fmt: skip
 
 MAX_BYTES = 64 << 20
 """Of one file, unpacked: the memories of an account are kilobytes."""
@@ -34,6 +39,18 @@ ENCRYPTED = 1
 """Bit of a member's flags."""
 
 _MANIFEST = re.compile(r"(?:.*[-_])?manifest(?:[-_].*)?\.json")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An export has none."""
+
+
+class Exported:
+    """An export at a path."""
+
+    def __init__(self, place: str, options: Options) -> None:
+        del options
+        self.path = Path(place)
 
 
 def is_archive(path: Path) -> bool:
@@ -137,10 +154,7 @@ def check_manifest(path: Path, there: Collection[str]) -> list[str]:
 def in_ms(moment: object) -> int | None:
     """Return a time in Unix milliseconds: of Unix seconds, or of ISO 8601, where one without a zone is in UTC."""
     try:
-        if isinstance(moment, str):
-            found = datetime.fromisoformat(moment)
-            moment = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-        return max(0, int(moment * 1_000)) if isinstance(moment, int | float) else None
+        return max(0, int(moment * 1_000)) if isinstance(moment, int | float) else utc_ms(moment)
     except (ValueError, OverflowError):
         return None
 

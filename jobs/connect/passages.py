@@ -111,8 +111,9 @@ def without(data: bytes, where: str, names: Collection[str]) -> bytes:
     Raises:
         UsageError: as `passages`; or the others would not stay as they are.
     """
-    gone = [passage for passage in passages(data, where) if passage.name in names]
-    stay = [passage.text for passage in passages(data, where) if passage.name not in names]
+    found = passages(data, where)
+    gone = [passage for passage in found if passage.name in names]
+    stay = [passage.text for passage in found if passage.name not in names]
     for left in (b"", b"\n"):
         kept, end = [], 0
         for passage in gone:

@@ -11,17 +11,23 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from memory_audit.errors import UsageError
 from memory_audit.formats import outside_json
 from memory_audit.formats.records import convert
 from memory_audit.jobs.connect.connector import Facts, Record
-from memory_audit.jobs.connect.exported_files import base_names, check_manifest, find_one, in_ms, is_archive, read
+from memory_audit.jobs.connect.exported_files import (
+    Exported,
+    Options,
+    base_names,
+    check_manifest,
+    find_one,
+    in_ms,
+    is_archive,
+    read,
+)
 from memory_audit.jobs.connect.passages import name_of
 
 if TYPE_CHECKING:
@@ -37,11 +43,7 @@ _BULLET = re.compile(r"(?:[-*+\u2022]|\d{1,4}[.)])[ \t]+")
 _PASTE = "copy them from Manage memories into a text file, one a line, and name that file"
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """There are none."""
-
-
-class ChatGPT:
+class ChatGPT(Exported):
     """An export of one account, or what was copied from it."""
 
     facts = Facts(
@@ -56,10 +58,6 @@ class ChatGPT:
         ),
         guard_point="none in an export",
     )  # fmt: skip
-
-    def __init__(self, place: str, options: Options) -> None:
-        del options
-        self.path = Path(place)
 
     def schema(self) -> str:
         """Name what is there. Raises like `Source.schema`."""

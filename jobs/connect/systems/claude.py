@@ -24,7 +24,16 @@ from memory_audit.errors import UsageError
 from memory_audit.formats import outside_json
 from memory_audit.formats.records import convert
 from memory_audit.jobs.connect.connector import Facts, Record
-from memory_audit.jobs.connect.exported_files import base_names, check_manifest, find_one, is_archive, names, read
+from memory_audit.jobs.connect.exported_files import (
+    Exported,
+    Options,
+    base_names,
+    check_manifest,
+    find_one,
+    is_archive,
+    names,
+    read,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,10 +46,6 @@ _HEADING = re.compile(r"^\*\*([^*\n]+)\*\*[ \t]*$", re.MULTILINE)
 _ARCHIVE = re.compile(r"memories-\d+\.zip")
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """There are none."""
-
-
 class _Account(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     account_uuid: str | None = None
     conversations_memory: str | None = None
@@ -48,7 +53,7 @@ class _Account(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     memory_files: list[Any] = []
 
 
-class Claude:
+class Claude(Exported):
     """An export of accounts."""
 
     facts = Facts(
@@ -63,10 +68,6 @@ class Claude:
         ),
         guard_point="none in an export",
     )  # fmt: skip
-
-    def __init__(self, place: str, options: Options) -> None:
-        del options
-        self.path = Path(place)
 
     def schema(self) -> str:
         """Name what is there. Raises like `Source.schema`."""

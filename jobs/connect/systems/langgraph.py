@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from memory_audit.errors import UsageError
-from memory_audit.integrations.entries import utc_ms
-from memory_audit.integrations.langgraph import id_of, record_of
+from memory_audit.integrations.langgraph import record_of
+from memory_audit.integrations.record import id_within, parts_of, utc_ms
 from memory_audit.jobs.connect import sqlite_file
 from memory_audit.jobs.connect.connector import MEMORIES, MIN_QUOTED, Facts, Removed, Row
 
@@ -111,14 +111,14 @@ class LangGraph:
     def delete(self, removed: Removed) -> None:
         """Delete the memories."""
         with self._writing() as connection:
-            self._delete(connection, "store", ("prefix", "key"), map(_key_of, removed.ids))
+            self._delete(connection, "store", ("prefix", "key"), map(parts_of, removed.ids))
 
     def clean(self, removed: Removed) -> None:
         """Delete their vectors, and every thread whose state holds one of the texts."""
         with self._writing() as connection:
             tables = self._tables(connection)
             if "store_vectors" in tables:
-                self._delete(connection, "store_vectors", ("prefix", "key"), map(_key_of, removed.ids))
+                self._delete(connection, "store_vectors", ("prefix", "key"), map(parts_of, removed.ids))
             threads = [(thread,) for thread in self._threads(connection, tables, removed)]
             for table in tables.keys() & self.states.keys():
                 self._delete(connection, table, ("thread_id",), threads)
@@ -186,17 +186,12 @@ class LangGraph:
 
 def _goes(table: str, row: dict[str, Any], removed: Removed, threads: set[str]) -> bool:
     if table in {"store", "store_vectors"}:
-        return id_of(row["prefix"], row["key"]) in removed.ids
+        return id_within(row["prefix"], row["key"]) in removed.ids
     return row["thread_id"] in threads
 
 
 def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
-
-
-def _key_of(record_id: str) -> tuple[str, str]:
-    prefix, _, key = record_id.partition("/")
-    return prefix.replace("%2F", "/").replace("%25", "%"), key
 
 
 def _hex(value: object) -> str:

@@ -10,10 +10,8 @@ memory, and people are told. An import of OpenMemory's restores it, as every sta
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from io import BytesIO
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,8 +21,9 @@ from memory_audit.counted import counted
 from memory_audit.errors import UsageError
 from memory_audit.formats import outside_json
 from memory_audit.formats.records import convert
+from memory_audit.integrations.record import as_text
 from memory_audit.jobs.connect.connector import Facts, Record
-from memory_audit.jobs.connect.exported_files import MAX_BYTES, find_one, in_ms, is_archive, read
+from memory_audit.jobs.connect.exported_files import MAX_BYTES, Exported, Options, find_one, in_ms, is_archive, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,10 +34,6 @@ VERSION = "1"
 DELETED = "deleted"
 JSON, LINES = "memories.json", "memories.jsonl.gz"
 GZIP = b"\x1f\x8b"
-
-
-class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """There are none."""
 
 
 class _Memory(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -84,7 +79,7 @@ class _Export(msgspec.Struct, kw_only=True):
     export_meta: _Meta = msgspec.field(default_factory=lambda: _Meta(version=VERSION))
 
 
-class OpenMemory:
+class OpenMemory(Exported):
     """An export of one user."""
 
     facts = Facts(
@@ -100,10 +95,6 @@ class OpenMemory:
         guard_point="none in an export",
     )  # fmt: skip
 
-    def __init__(self, place: str, options: Options) -> None:
-        del options
-        self.path = Path(place)
-
     def schema(self) -> str:
         """Name what is there. Raises like `Source.schema`."""
         found = self._read()
@@ -118,7 +109,7 @@ class OpenMemory:
             if memory.state == DELETED:
                 continue
             app = memory.app or apps.get(memory.app_id or "", memory.app_id)
-            told = {key: _as_text(value) for key, value in (memory.metadata or {}).items()}
+            told = {key: as_text(value) for key, value in (memory.metadata or {}).items()}
             yield Record(
                 record_id=memory.id, text=memory.content, owner=owner, writer=None if app is None else ("app", app),
                 created_at_ms=in_ms(memory.created_at), metadata={**told, "state": memory.state},
@@ -169,7 +160,3 @@ def _lines(data: bytes, where: str) -> Iterator[_Memory]:
         if line.strip():
             at = f"{where}, line {number}"
             yield convert(outside_json.decode(line, at), _Memory, at)
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -18,7 +18,7 @@ import msgspec
 from psycopg import sql
 
 from memory_audit.errors import UsageError
-from memory_audit.integrations.entries import utc_ms
+from memory_audit.integrations.record import utc_ms
 from memory_audit.jobs.connect import postgres_server
 from memory_audit.jobs.connect.connector import MEMORIES, Facts, Record, Removed, Row
 
