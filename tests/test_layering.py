@@ -55,8 +55,9 @@ BEFORE: dict[str, tuple[str, ...]] = {
         "calibration_file", "guard", "attribution", "lineage", "snapshot", "events", "config", "formats", "entry",
         "errors",
     ),
+    "scan": ("guard", "lineage", "consistency", "snapshot", "formats", "text", "entry", "counted", "errors"),
     "report": (
-        "calibration_file", "config", "attribution", "consistency", "lineage", "snapshot", "result", "parquet",
+        "scan", "calibration_file", "config", "attribution", "consistency", "lineage", "snapshot", "result", "parquet",
         "fusion", "events", "counted", "formats", "text", "entry", "errors",
     ),
 }  # fmt: skip
