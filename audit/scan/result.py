@@ -45,7 +45,7 @@ class ScannedTenant:
     tenant: str
     memories: int
     copies: int
-    """Memories that say what an earlier one says: exact copies and near-duplicates beyond the kept one of each group."""
+    """Memories that say what an earlier one says: exact copies and near-duplicates, but for one of each group."""
 
     findings: tuple[KnownFinding, ...] = ()
     """Worst first."""
