@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - the reader looks up field types
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from memory_audit.scan.detector import Kind
-    from memory_audit.scan.finding import Finding
+from memory_audit.scan.detector import Kind  # noqa: TC001
+from memory_audit.scan.finding import Finding  # noqa: TC001
 
 __all__ = ["Acceptance", "KnownFinding", "ScanResult", "ScannedTenant", "State"]
 
