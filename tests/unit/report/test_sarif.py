@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from memory_audit.attribution.removal_set import RemovalSet
-from memory_audit.report.sarif import MAX_RESULTS
+from memory_audit.report.sarif_log import MAX_RESULTS
 from memory_audit.report.summary import removed_of
 from tests.unit.report.hostile import ANSI, BIDI, hostile_result, markup
 from tests.unit.report.sample import SHORTCUT, TRIAGE, sample_result
