@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 from memory_audit.report.sarif import entry_print, event_print
 from memory_audit.report.untrusted import as_line
 from memory_audit.report.views import tenant_view
+from memory_audit.scan.acceptances import Acceptances
 from memory_audit.scan.detector import Kind
 from memory_audit.scan.finding import Evidence, Finding
+from memory_audit.scan.life import track
+from memory_audit.scan.result import ScannedTenant, ScanResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from memory_audit.scan.detector import Need, ScannedMemory
     from memory_audit.scan.finding import Severity
 
-__all__ = ["AUDIT", "AuditVerdicts", "verdicts_of"]
+__all__ = ["AUDIT", "AuditVerdicts", "as_scan", "verdicts_of"]
 
 AUDIT = "audit"
 
@@ -56,7 +59,7 @@ class AuditVerdicts:
     """See the module.
 
     Args:
-        findings: Of `verdicts_of`, of any tenants and runs.
+        findings: Of `verdicts_of`, of all runs whose verdicts are to stand: what none of them says counts as fixed.
     """
 
     name = AUDIT
@@ -69,9 +72,9 @@ class AuditVerdicts:
         for finding in findings:
             self._by_tenant.setdefault(finding.tenant, []).append(finding)
 
-    def scan(self, memory: ScannedMemory, entries: Sequence[Entry]) -> Iterator[Finding]:
+    def scan(self, memory: ScannedMemory, entries: Sequence[Entry]) -> Iterator[Finding]:  # noqa: ARG002 - all of them
         """Yield the verdicts on memories that are still there, and on events."""
-        present = {entry.entry_id for entry in entries}
+        present = {entry.entry_id for entry in memory.entries}
         for finding in self._by_tenant.get(memory.tenant, ()):
             if present.issuperset(finding.entry_ids):
                 yield finding
@@ -82,6 +85,27 @@ def verdicts_of(result: AuditResult, read: ReadTenant) -> Iterator[Finding]:
     for summary in result.tenants:
         if summary.failure is None:
             yield from _of_tenant(tenant_view(summary, read))
+
+
+def as_scan(result: AuditResult, read: ReadTenant) -> ScanResult:
+    """Return an audit as if it were the first scan of its tenants: all that it found is new."""
+    started = result.started_ms
+    found: dict[str, list[Finding]] = {}
+    for finding in verdicts_of(result, read):
+        found.setdefault(finding.tenant, []).append(finding)
+    return ScanResult(
+        source=result.store, snapshot_version=result.snapshot_version, snapshot_digest=result.snapshot_digest,
+        scanned_at_ms=started, detectors={AUDIT: ""}, kinds=KINDS,
+        tenants=tuple(
+            ScannedTenant(
+                tenant=summary.tenant, memories=summary.entries, copies=0, failure=summary.failure,
+                findings=track(
+                    found.get(summary.tenant, ()), (), now_ms=started, ran=(AUDIT,), accepted=Acceptances()
+                ),
+            )
+            for summary in result.tenants
+        ),
+    )  # fmt: skip
 
 
 def _of_tenant(view: TenantView) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ import io
 from typing import TYPE_CHECKING
 
 from memory_audit.report.untrusted import as_line
-from memory_audit.scan.forms.words import day, described, fixed_now, live, memories
+from memory_audit.scan.forms.words import day, described, fixed_now, live, memories, until
 
 if TYPE_CHECKING:
     from memory_audit.scan.result import KnownFinding, ScanResult
@@ -43,7 +43,7 @@ def to_csv(result: ScanResult) -> str:
 
 def _row(result: ScanResult, known: KnownFinding) -> tuple[str, ...]:
     finding, kind, acceptance = known.finding, described(result, known.finding.kind), known.acceptance
-    accepted = ("", "", "") if acceptance is None else (acceptance.by, day(acceptance.until_ms), acceptance.reason)
+    accepted = ("", "", "") if acceptance is None else (acceptance.by, until(acceptance), acceptance.reason)
     return (
         finding.fingerprint, known.state, finding.severity, finding.kind, kind.title, finding.tenant,
         "".join(finding.entry_ids[:1]), str(memories(finding)), finding.message, kind.advice,

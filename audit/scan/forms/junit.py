@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from memory_audit.report.untrusted import as_line
-from memory_audit.scan.forms.words import day, described, named
+from memory_audit.scan.forms.words import described, named, until
 
 if TYPE_CHECKING:
     from memory_audit.scan.result import KnownFinding, ScannedTenant, ScanResult
@@ -47,8 +47,8 @@ def _case(suite: ET.Element, result: ScanResult, known: KnownFinding) -> None:
     name = f"{kind.title}: {named(finding)} [{finding.fingerprint[:16]}]"
     case = ET.SubElement(suite, "testcase", classname=finding.kind, name=name)
     if (acceptance := known.acceptance) is not None:
-        until = f", until {day(acceptance.until_ms)}" if acceptance.until_ms else ""
-        why = f"accepted by {as_line(acceptance.by)}{until}: {as_line(acceptance.reason, 300)}"
+        last = f", until {day}" if (day := until(acceptance)) else ""
+        why = f"accepted by {as_line(acceptance.by)}{last}: {as_line(acceptance.reason, 300)}"
         ET.SubElement(case, "skipped", message=why)
         return
     words = as_line(finding.message, 600)

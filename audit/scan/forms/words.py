@@ -12,9 +12,9 @@ from memory_audit.scan.finding import SEVERITIES
 
 if TYPE_CHECKING:
     from memory_audit.scan.finding import Finding
-    from memory_audit.scan.result import KnownFinding, ScanResult
+    from memory_audit.scan.result import Acceptance, KnownFinding, ScanResult
 
-__all__ = ["day", "described", "fixed_now", "live", "memories", "named"]
+__all__ = ["day", "described", "fixed_now", "live", "memories", "named", "until"]
 
 
 def live(result: ScanResult) -> list[KnownFinding]:
@@ -49,6 +49,11 @@ def memories(finding: Finding) -> int:
     return max(finding.affected, len(finding.entry_ids))
 
 
-def day(moment_ms: int | None) -> str:
-    """Return the day of a moment, of Unix milliseconds, in UTC: `2027-03-31`; of none nothing."""
-    return "" if moment_ms is None else f"{dt.datetime.fromtimestamp(moment_ms / 1_000, dt.UTC):%Y-%m-%d}"
+def until(acceptance: Acceptance) -> str:
+    """Return the last day of an acceptance; of one for ever nothing."""
+    return "" if acceptance.until_ms is None else day(acceptance.until_ms - 1)
+
+
+def day(moment_ms: int) -> str:
+    """Return the day of a moment, of Unix milliseconds, in UTC: `2027-03-31`."""
+    return f"{dt.datetime.fromtimestamp(moment_ms / 1_000, dt.UTC):%Y-%m-%d}"
