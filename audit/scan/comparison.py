@@ -34,7 +34,11 @@ def compare(before: ScanResult, after: ScanResult) -> Comparison:
     """Compare two scans; one that went on from the other need not be among them."""
     was, now = _by_fingerprint(before), _by_fingerprint(after)
     looked = {tenant.tenant for tenant in after.tenants if tenant.failure is None}
-    new, returned, fixed, changed, unseen = [], [], [], [], []
+    new: list[Finding] = []
+    returned: list[Finding] = []
+    fixed: list[Finding] = []
+    unseen: list[Finding] = []
+    changed: list[tuple[Severity, Finding]] = []
     for fingerprint, known in now.items():
         earlier = was.get(fingerprint)
         if known.state == "fixed":

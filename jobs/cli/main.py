@@ -22,6 +22,8 @@ from memory_audit.errors import DEFECT, AuditError, IncompleteError, UsageError
 from memory_audit.jobs.cli.audit import audit, calibrate, plan
 from memory_audit.jobs.cli.cluster import logs, status, submit
 from memory_audit.jobs.cli.export import export
+from memory_audit.jobs.cli.findings.accept import accept
+from memory_audit.jobs.cli.findings.diff import diff
 from memory_audit.jobs.cli.forget import forget
 from memory_audit.jobs.cli.gate import gate_app
 from memory_audit.jobs.cli.guard import guard_app
@@ -224,8 +226,8 @@ keys_app.command("add")(keys_add)
 keys_app.command("revoke")(keys_revoke)
 keys_app.command("threshold")(keys_threshold)
 for command in (
-    verify, plan, audit, report, explain, purge, release, calibrate, nightly, render, export, vacuum, offboard, redate,
-    forget, doctor,
+    verify, plan, audit, report, explain, diff, accept, purge, release, calibrate, nightly, render, export, vacuum,
+    offboard, redate, forget, doctor,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_)

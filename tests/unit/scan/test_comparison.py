@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memory_audit.scan.comparison import compare
 from memory_audit.scan.result import KnownFinding, ScannedTenant, ScanResult
