@@ -74,4 +74,4 @@ def _worst_first(findings: list[Finding]) -> tuple[Finding, ...]:
 
 def _order(finding: Finding) -> tuple[int, str, str, tuple[str, ...], str]:
     worst = SEVERITIES.index(finding.severity)
-    return worst, finding.tenant, finding.kind, finding.entry_ids, finding.fingerprint
+    return worst, finding.tenant, finding.kind, finding.entry_ids, finding.key

@@ -98,4 +98,4 @@ def _seen(finding: Finding, before: KnownFinding | None, now_ms: int, accepted: 
 
 def _order(known: KnownFinding) -> tuple[int, str, tuple[str, ...], str]:
     finding = known.finding
-    return SEVERITIES.index(finding.severity), finding.kind, finding.entry_ids, finding.fingerprint
+    return SEVERITIES.index(finding.severity), finding.kind, finding.entry_ids, finding.key

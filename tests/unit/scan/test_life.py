@@ -34,7 +34,8 @@ def states(known):
 
 
 def test_a_finding_is_new_then_known_then_fixed_then_returned_then_known():
-    told, earlier = [], ()
+    told: list[str] = []
+    earlier: Any = ()
     for day, found in enumerate([["a"], ["a"], [], [], ["a"], ["a"]]):
         earlier = night(map(finding, found), earlier, day=day)
         told += [item.state for item in earlier]
