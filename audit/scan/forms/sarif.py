@@ -1,8 +1,9 @@
 """A scan's findings as SARIF 2.1.0 (OASIS), for code-scanning dashboards.
 
 Rules are the kinds of findings, with OWASP Agentic and MITRE ATLAS as taxonomies. `baselineState` compares with the
-scan before: `new`, `unchanged`, and `absent` of what this scan saw no more. Accepted findings are suppressed, with the
-reason. Content is redacted: no memory text is in the file.
+scan before: `new` or `unchanged`. What is fixed is not told as `absent`: GitHub, which reads no `baselineState`, would
+keep its alert open. Accepted findings are suppressed, with the reason. Content is redacted: no memory text is in the
+file.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from memory_audit.report.sarif import ENTRY_PRINT, EVENT_PRINT
 from memory_audit.report.sarif_log import location, message, sarif_log
 from memory_audit.report.untrusted import as_line
-from memory_audit.scan.forms.words import described, fixed_now, live, named
+from memory_audit.scan.forms.words import described, live, named
 from memory_audit.scan.verdicts import AUDIT
 
 if TYPE_CHECKING:
@@ -27,13 +28,13 @@ LEVELS = {"high": "error", "medium": "warning", "low": "note", "info": "note"}
 SCORES = {"high": "8.0", "medium": "5.5", "low": "3.0", "info": "0.0"}
 """`security-severity` of a rule, by which GitHub sorts: within its own bounds of high, medium and low."""
 
-STATES = {"new": "new", "returned": "new", "known": "unchanged", "accepted": "unchanged", "fixed": "absent"}
+STATES = {"new": "new", "returned": "new", "known": "unchanged", "accepted": "unchanged"}
 OWASP, ATLAS = "OWASP Agentic", "MITRE ATLAS"
 
 
 def to_sarif(result: ScanResult, tool_version: str) -> str:
-    """Return the SARIF log as JSON text, the worst of all tenants first; what is accepted or fixed comes last."""
-    shown = [*sorted(live(result), key=lambda known: known.state == "accepted"), *fixed_now(result)]
+    """Return the SARIF log as JSON text, the worst of all tenants first; what is accepted comes last."""
+    shown = sorted(live(result), key=lambda known: known.state == "accepted")
     kinds = {kind: described(result, kind) for kind in sorted({known.finding.kind for known in shown})}
     places = {kind: place for place, kind in enumerate(kinds)}
     digest = result.snapshot_digest
