@@ -1,8 +1,9 @@
 """Which texts of one tenant say what an earlier one says: near-duplicates and restatements, each with the one it joins.
 
 Texts are taken in log order. A text joins the nearest earlier one that is kept, where their cosine is CLOSE or more and
-nothing that can be read off them speaks against it; else it is kept itself. So each that joins is near the one that is
-kept, no chain leads from one fact to another, and a later text changes nothing among the earlier ones.
+nothing that can be read off them speaks against it; else it is kept itself. So no chain leads from one fact to another.
+Groups whose texts are CLOSE on average become one in the same way (average linkage, Sokal and Michener 1958): a wording
+may be far from the first one that was written down, and near to all the others.
 
 Against it speaks (`agree`):
 
@@ -10,7 +11,7 @@ Against it speaks (`agree`):
 2. one denies, and hardly anything else tells the two apart;
 3. they are one sentence with another filling ("the door is red", "the door is blue"), and not ALIKE;
 4. less than half of the words of the shorter one are shared;
-5. the text contradicts one that joined before, where NLI compared the two.
+5. NLI compared two texts of both sides, and they contradict each other.
 
 A name is a capitalised word inside of a sentence. All of this is for English; of texts in other languages 1 and 3 hold.
 """
@@ -71,9 +72,11 @@ class Statement:
     @classmethod
     def of(cls, text: str) -> Statement:
         """Read a text."""
-        tokens = tuple(token.casefold().replace("’", "'") for token in _WORD.findall(text))
+        tokens = tuple(token.casefold().replace("’", "'").removesuffix("'s") for token in _WORD.findall(text))
         inside = _INSIDE.findall(text)
-        names = frozenset(word.casefold() for word in inside if word[0].isupper() and word != "I")
+        names = frozenset(
+            word.casefold().replace("’", "'").removesuffix("'s") for word in inside if word[0].isupper() and word != "I"
+        )
         return cls(tokens, frozenset(tokens), names)
 
     @property
@@ -130,7 +133,10 @@ def restated(
         by_numbers.setdefault(statements[number].numbers, []).append(number)
     for numbers in by_numbers.values():
         if len(numbers) > 1:
-            _join(joined, vectors, np.array(numbers), statements, opposed or {})
+            asked = np.array(numbers)
+            _join(joined, vectors, asked, statements, opposed or {})
+            while _merge(joined, vectors, asked, statements, opposed or {}):
+                pass
     return joined
 
 
@@ -165,6 +171,42 @@ def _join(
         kept[count : count + fresh.sum()] = rows[fresh]
         table[count : count + fresh.sum()] = block[fresh]
         count, start = count + int(fresh.sum()), start + len(rows)
+
+
+def _merge(
+    joined: NDArray[np.int64],
+    vectors: NDArray[np.float32],
+    asked: NDArray[np.int64],
+    statements: Mapping[int, Statement],
+    opposed: Mapping[int, AbstractSet[int]],
+) -> bool:
+    """Make groups that are CLOSE on average one in `joined`, the nearest first; tell whether there were such."""
+    kept, group, sizes = np.unique(joined[asked], return_inverse=True, return_counts=True)
+    means = np.zeros((len(kept), vectors.shape[1]), np.float32)
+    np.add.at(means, group, vectors[asked])
+    means /= sizes[:, None]
+    near: list[tuple[float, int, int]] = []
+    larger = np.flatnonzero(sizes > 1)  # that two texts do not join was seen before
+    step = max(1, _SCANNED_FLOATS // len(kept))
+    for start in range(0, len(larger), step):
+        for one, cosines in zip(
+            larger[start : start + step], means[larger[start : start + step]] @ means.T, strict=True
+        ):
+            cosines[one] = -1.0
+            close = np.flatnonzero(cosines >= CLOSE)
+            close = close[np.lexsort([close, -np.round(cosines[close].astype(np.float64), 6)])][:MAX_TRIED]
+            near += [(-round(float(cosines[other]), 6), *sorted((int(one), int(other)))) for other in close]
+    against = {
+        (int(joined[number]), int(joined[other])) for number in map(int, asked) for other in opposed.get(number, ())
+    }
+    gone: set[int] = set()
+    for distance, one, other in sorted(set(near)):
+        first, later = int(kept[one]), int(kept[other])
+        apart = (first, later) in against or not agree(statements[first], statements[later], -distance)
+        if not apart and gone.isdisjoint((one, other)):
+            gone.add(other)
+            joined[asked[group == other]] = first
+    return bool(gone)
 
 
 def _frame(tokens: tuple[str, ...], filling: AbstractSet[str]) -> list[str | None]:

@@ -82,10 +82,10 @@ class Bursts:
             if hour in hours or part in parts:
                 members.setdefault(entry.principal, []).append(entry)
         shown = {writer: [Evidence(label="writer", value=writer)] for writer in members}
-        for (writer, hour), count in _fullest(hours):
-            shown[writer].append(Evidence(label="stated", value=f"{_hour(hour)}: {counted(count, 'memory')}"))
-        for (writer, part), count in _fullest(parts):
-            first, last = part * LOG_WINDOW + 1, (part + 1) * LOG_WINDOW
+        for (writer, number), count in _fullest(hours):
+            shown[writer].append(Evidence(label="stated", value=f"{_hour(number)}: {counted(count, 'memory')}"))
+        for (writer, number), count in _fullest(parts):
+            first, last = number * LOG_WINDOW + 1, (number + 1) * LOG_WINDOW
             shown[writer].append(Evidence(label="logged", value=f"{counted(count, 'memory')} of {first:,} to {last:,}"))
         for writer, written in members.items():
             ids, affected = named((entry.entry_id for entry in written), len(written))
