@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from memory_audit.consistency.tenant_graph import TenantGraph
     from memory_audit.entry import Entry
+    from memory_audit.guard.blocks.block_list import BlockList
     from memory_audit.guard.guard import WriteGuard
     from memory_audit.lineage.dag import Lineage
     from memory_audit.scan.finding import Finding
@@ -71,6 +72,9 @@ class ScannedMemory:
 
     guard: WriteGuard | None = None
     """Judges a text as if it were written now."""
+
+    removed: BlockList | None = None
+    """What must not come back, told by ids and words without a model; None where no store says so."""
 
     lineage: Lineage | None = None
     elsewhere: Mapping[str, int] = field(default_factory=dict)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memory_audit.scan.detectors.bursts import Bursts
 from memory_audit.scan.detectors.chat_tokens import ChatTokens
+from memory_audit.scan.detectors.contradictions import Contradictions
+from memory_audit.scan.detectors.copies import Copies
+from memory_audit.scan.detectors.elsewhere import Elsewhere
+from memory_audit.scan.detectors.laundered import Laundered
+from memory_audit.scan.detectors.removed_again import RemovedAgain
+from memory_audit.scan.detectors.superseded import Superseded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -13,4 +20,13 @@ if TYPE_CHECKING:
 
 __all__ = ["DETECTORS"]
 
-DETECTORS: Mapping[str, Callable[[], Detector]] = {"chat-tokens": ChatTokens}
+DETECTORS: Mapping[str, Callable[[], Detector]] = {
+    "bursts": Bursts,
+    "chat-tokens": ChatTokens,
+    "contradictions": Contradictions,
+    "copies": Copies,
+    "elsewhere": Elsewhere,
+    "laundered": Laundered,
+    "removed-again": RemovedAgain,
+    "superseded": Superseded,
+}
