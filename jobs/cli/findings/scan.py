@@ -140,7 +140,7 @@ def scan(
         try:
             result = scan_all(
                 request, executor, out, now_ms=now, earlier=before, accepted=known,
-                guard_of=None if guarded is None else lambda name: guarded.guard(name),
+                guard_of=None if guarded is None else guarded.guard,
             )  # fmt: skip
         finally:
             executor.close()
