@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["to_sarif"]
 
 LEVELS = {"high": "error", "medium": "warning", "low": "note", "info": "note"}
-SCORES = {"high": "8.0", "medium": "5.5", "low": "3.0", "info": "0.0"}
+SCORES = {"high": "8.0", "medium": "5.5", "low": "3.0", "info": "0.1"}
 """`security-severity` of a rule, by which GitHub sorts: within its own bounds of high, medium and low."""
 
 STATES = {"new": "new", "returned": "new", "known": "unchanged", "accepted": "unchanged"}

@@ -10,11 +10,13 @@ import yaml
 
 from memory_audit.errors import UsageError
 from memory_audit.formats.outside_file import read_at_most
-from memory_audit.jobs.cli.shared import print_lines
+from memory_audit.jobs.cli.shared import as_signed, print_lines
+from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.places import check_place
 from memory_audit.jobs.scan.read_scan import read_findings
 from memory_audit.provenance import durable
-from memory_audit.scan.acceptances import ACCEPTANCES_FILE, MAX_FILE_BYTES, read_acceptances
+from memory_audit.report.untrusted import as_line
+from memory_audit.scan.acceptances import ACCEPTANCES_FILE, MAX_FILE_BYTES, end_of, read_acceptances
 from memory_audit.scan.forms.words import live, named
 
 if TYPE_CHECKING:
@@ -41,13 +43,16 @@ def accept(
 
     It is added to a file that belongs under version control; scans read it there.
     """
+    if until is not None and end_of(until) <= now_ms():
+        raise UsageError(f"--until is {until}, which is over")
     finding = _named(run, fingerprint)
     before = read_at_most(file, MAX_FILE_BYTES) if file.exists() else b""
     known = read_acceptances(before, str(file))
     if (there := next((item for item in known.items if item.fingerprint == finding.fingerprint), None)) is not None:
         raise UsageError(f"{file}: it is accepted there by {there.by:.80}, {_until(there.until)}: change that entry")
-    record = {"fingerprint": finding.fingerprint, "reason": reason, "by": by, **({"until": until} if until else {})}
-    added = f"# {finding.kind}: {named(finding)}\n" + yaml.safe_dump([record], sort_keys=False, allow_unicode=True)
+    said = {"reason": as_signed(reason, "--reason"), "by": as_signed(by, "--by"), **({"until": until} if until else {})}
+    record, what = {"fingerprint": finding.fingerprint, **said}, f"{named(finding)} ({as_line(finding.kind)})"
+    added = f"# {what}\n" + yaml.safe_dump([record], sort_keys=False, allow_unicode=True)
     text = before.decode() + ("\n" if before and not before.endswith(b"\n") else "") + added
     try:
         items = read_acceptances(text.encode(), str(file)).items
@@ -58,7 +63,7 @@ def accept(
     if items[:-1] != known.items:
         raise UsageError(f"{file}: nothing can be added at its end; write it yourself: {record}")
     durable.replace(check_place(file), text.encode())
-    print_lines(f"accepted {named(finding)} ({finding.kind}), {_until(until)}: {file}")
+    print_lines(f"accepted {what}, {_until(until)}: {file}")
 
 
 def _named(run: Path, fingerprint: str) -> Finding:

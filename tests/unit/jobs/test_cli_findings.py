@@ -93,17 +93,17 @@ def accept(run, *words: str):
 
 def test_accepting_adds_to_the_file_and_keeps_what_is_there(scans, run):
     (scans / ACCEPTANCES_FILE).write_text("# ours\n- {kind: a, tenant: t, reason: r, by: b}", encoding="utf-8")
-    said = ("--reason", "docs: a note\n# of ours", "--by", "ana", "--until", "2027-03-31")
+    said = ("--reason", "docs: a note\n# of ours", "--by", "ana", "--until", "2099-03-31")
     code, out, _ = accept(run, PRINT[:12], *said)
-    assert (code, "accepted memory m-a of tenant acme (chat-tokens), until 2027-03-31" in out) == (0, True)
+    assert (code, "accepted memory m-a of tenant acme (chat-tokens), until 2099-03-31" in out) == (0, True)
     text = (scans / ACCEPTANCES_FILE).read_text()
     assert text.startswith("# ours\n- {kind: a")
-    assert "# chat-tokens: memory m-a of tenant acme\n" in text
+    assert "# memory m-a of tenant acme (chat-tokens)\n" in text
     first, second = read_acceptances(text.encode(), "file").items
     assert first.kind == "a"
-    assert (second.fingerprint, second.reason, second.by, second.until) == (PRINT, said[1], "ana", "2027-03-31")
+    assert (second.fingerprint, second.reason, second.by, second.until) == (PRINT, said[1], "ana", "2099-03-31")
     code, _, err = accept(run, PRINT, *said)
-    assert (code, "accepted there by ana, until 2027-03-31: change that entry" in one_line(err)) == (2, True)
+    assert (code, "accepted there by ana, until 2099-03-31: change that entry" in one_line(err)) == (2, True)
     assert (scans / ACCEPTANCES_FILE).read_text() == text
 
 
@@ -121,6 +121,8 @@ def test_a_hostile_id_stays_a_comment(scans, run):
         ((PRINT[:4],), None, "expected its first 8 digits or more"),
         (("0" * 64,), None, "no findings have a fingerprint that begins"),
         ((PRINT, "--until", "soon"), None, "until is 'soon', expected a day like 2027-03-31"),
+        ((PRINT, "--by", "an\udce4"), None, "not valid UTF-8"),
+        ((PRINT, "--until", "2020-01-01"), None, "--until is 2020-01-01, which is over"),
         ((PRINT,), "- {kind: a}", "reason is missing"),
         ((PRINT,), "[{kind: a, tenant: t, reason: r, by: b}]", "not valid YAML"),
     ],
@@ -129,6 +131,6 @@ def test_what_cannot_be_accepted_changes_nothing(scans, run, words, file, told):
     place = scans / ACCEPTANCES_FILE
     if file is not None:
         place.write_text(file)
-    code, _, err = accept(run, *words, "--reason", "r", "--by", "b")
+    code, _, err = accept(run, "--reason", "r", "--by", "b", *words)
     assert (code, told in one_line(err)) == (2, True)
     assert (place.read_text() if place.exists() else None) == file
