@@ -19,17 +19,24 @@ A name is a capitalised word inside of a sentence. All of this is for English; o
 from __future__ import annotations
 
 import re
+import sys
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memory_audit.consistency.graph import CONTRADICTION_WEIGHT
+from memory_audit.consistency.neighbours import nearest
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
+
+    from memory_audit.consistency.neighbours import Neighbours
 
 __all__ = ["ALIKE", "CLOSE", "Statement", "agree", "restated"]
 
@@ -45,14 +52,8 @@ MIN_SHARED = 0.5
 MAX_BESIDE_DENIAL = 2
 """Words that differ beside a denial: more, and it is told in another way."""
 
-MAX_TRIED = 32
-"""Kept texts that one is held against, nearest first: one form filled in a thousand ways is near to all of them."""
-
-_SCANNED_FLOATS = 1 << 22
-"""Similarities held at once: 16 MiB of float32."""
-
-_ROWS = 512
-_ROUNDING = 1e-6
+_PAIRS_AT_ONCE = 1 << 14
+"""Whose vectors are held twice: 50 MB with 384 dimensions."""
 
 _WORD = re.compile(r"[\w'’]+(?:[.:,][\w'’]+)*|[^\w\s.,;:!?\"“”()]")
 _INSIDE = re.compile(r"(?<=[\w,;’'])\s+([^\W\d_][\w'’]*)")
@@ -66,150 +67,150 @@ class Statement:
     tokens: tuple[str, ...]
     """Words and signs in small letters, without punctuation."""
 
-    words: frozenset[str]
+    numbers: frozenset[str]
+    """Words with a digit."""
+
     names: frozenset[str]
+    denies: bool
+    """Whether it has a word of denial."""
 
     @classmethod
     def of(cls, text: str) -> Statement:
         """Read a text."""
-        tokens = tuple(token.casefold().replace("’", "'").removesuffix("'s") for token in _WORD.findall(text))
-        inside = _INSIDE.findall(text)
-        names = frozenset(
-            word.casefold().replace("’", "'").removesuffix("'s") for word in inside if word[0].isupper() and word != "I"
+        tokens = tuple(_plain(token) for token in _WORD.findall(text))
+        return cls(
+            tokens=tokens,
+            numbers=frozenset(token for token in tokens if any(map(str.isdigit, token))),
+            names=frozenset(_plain(word) for word in _INSIDE.findall(text) if word[0].isupper() and word != "I"),
+            denies=any(token in _DENIALS or token.endswith("n't") for token in tokens),
         )
-        return cls(tokens, frozenset(tokens), names)
 
-    @property
-    def numbers(self) -> frozenset[str]:
-        """Words with a digit."""
-        return frozenset(word for word in self.words if any(map(str.isdigit, word)))
 
-    @property
-    def denies(self) -> bool:
-        """Whether it has a word of denial."""
-        return not _DENIALS.isdisjoint(self.words) or any(word.endswith("n't") for word in self.words)
+def _plain(token: str) -> str:
+    return sys.intern(token.casefold().replace("’", "'").removesuffix("'s"))  # texts of one memory share their words
 
 
 def agree(one: Statement, other: Statement, cosine: float) -> bool:
     """Tell whether nothing that can be read off two close texts speaks against their saying the same."""
+    if one.numbers != other.numbers:
+        return False
     if one.tokens == other.tokens:
         return True
-    mine, theirs = one.words - other.words, other.words - one.words
-    if one.numbers != other.numbers or (mine & one.names and theirs & other.names):
+    ours, theirs = set(one.tokens), set(other.tokens)
+    shared, differing = ours & theirs, ours ^ theirs
+    if differing & ours & one.names and differing & theirs & other.names:
         return False
-    differing = mine | theirs
     if one.denies != other.denies and sum(word not in _DENIALS for word in differing) <= MAX_BESIDE_DENIAL:
         return False
-    if cosine < ALIKE and mine and theirs and _frame(one.tokens, mine) == _frame(other.tokens, theirs):
+    if cosine < ALIKE and not ours <= theirs <= ours and _frame(one.tokens, shared) == _frame(other.tokens, shared):
         return False
-    return len(one.words & other.words) >= MIN_SHARED * min(len(one.words), len(other.words))
+    return len(shared) >= MIN_SHARED * min(len(ours), len(theirs))
 
 
 def restated(
     vectors: NDArray[np.float32],
     texts: Sequence[str],
-    opposed: Mapping[int, AbstractSet[int]] | None = None,
-    alone: NDArray[np.bool_] | None = None,
+    found: Neighbours,
+    contradiction: NDArray[np.float64] | None = None,
 ) -> NDArray[np.int64]:
     """Return the kept text that each one joins, by its number; its own number where it is kept.
 
-    Each is compared with the kept ones before it that have its numbers: those are few where much is said again. Held at
-    once are the vectors of these and _SCANNED_FLOATS.
+    Compared are neighbours, what these joined, and the means of groups whose texts have no other neighbours: time grows
+    with the pairs of `found`. Held at once are the means of groups that may be joined.
 
     Args:
         vectors: Shape (n, d), rows of unit norm.
         texts: The n texts, in log order.
-        opposed: Of a text, those that NLI says it contradicts.
-        alone: Shape (n,): texts that are known to have none CLOSE to them.
+        found: The neighbours of each of them.
+        contradiction: Shape (m,), w of each pair of `found`; None where NLI was not asked.
 
     Returns:
         Shape (n,).
     """
+    close = found.similarity >= CLOSE
+    pairs, similarity = found.pairs[close], found.similarity[close]
+    opposed = found.pairs[:0] if contradiction is None else found.pairs[contradiction >= CONTRADICTION_WEIGHT]
+    before: defaultdict[int, list[int]] = defaultdict(list)
+    for earlier, later in opposed.tolist():
+        before[later].append(earlier)
+    statements = {number: Statement.of(texts[number]) for number in np.unique(pairs).tolist()}
     joined = np.arange(len(texts))
-    by_numbers: dict[frozenset[str], list[int]] = {}
-    statements: dict[int, Statement] = {}
-    for number in (joined if alone is None else np.flatnonzero(~alone)).tolist():
-        statements[number] = Statement.of(texts[number])
-        by_numbers.setdefault(statements[number].numbers, []).append(number)
-    for numbers in by_numbers.values():
-        if len(numbers) > 1:
-            asked = np.array(numbers)
-            _join(joined, vectors, asked, statements, opposed or {})
-            while _merge(joined, vectors, asked, statements, opposed or {}):
-                pass
+    order = np.lexsort([pairs[:, 0], pairs[:, 1]])
+    rows = zip(pairs[order].tolist(), similarity[order].tolist(), strict=True)
+    for later, run in groupby(rows, lambda row: row[0][1]):
+        near: dict[int, float] = {}
+        for (earlier, _), cosine in run:
+            kept = int(joined[earlier])
+            if kept == earlier:
+                near[kept] = cosine
+            elif kept not in near:
+                near[kept] = round(float(vectors[kept].astype(np.float64) @ vectors[later]), 6)
+        against = {int(joined[earlier]) for earlier in before.get(later, ())}
+        for kept, cosine in sorted(near.items(), key=lambda item: (-item[1], item[0])):
+            if cosine >= CLOSE and kept not in against and agree(statements[kept], statements[later], cosine):
+                joined[later] = kept
+                break
+    while _merge(joined, vectors, statements, pairs, opposed, width=found.lists.shape[1]):
+        pass
     return joined
 
 
-def _join(
+def _merge(  # noqa: PLR0913 - the groups, and what is known of their texts
     joined: NDArray[np.int64],
     vectors: NDArray[np.float32],
-    asked: NDArray[np.int64],
     statements: Mapping[int, Statement],
-    opposed: Mapping[int, AbstractSet[int]],
-) -> None:
-    """Write into `joined` what these texts join among themselves."""
-    kept = np.empty(len(asked), np.int64)
-    table = np.empty((len(asked), vectors.shape[1]), np.float32)
-    count = start = 0
-    while start < len(asked):
-        rows = asked[start : start + max(1, min(_ROWS, _SCANNED_FLOATS // (count + _ROWS)))]
-        block = vectors[rows]
-        among = np.concatenate([block @ table[:count].T, block @ block.T], axis=1)
-        numbers = np.concatenate([kept[:count], rows])
-        for number, cosines in zip(rows.tolist(), among, strict=True):
-            # Rounded, so that the last bit of a BLAS sum, which depends on the machine, decides nothing.
-            near = np.flatnonzero(cosines >= CLOSE - _ROUNDING)
-            near = near[(numbers[near] < number) & (joined[numbers[near]] == numbers[near])]
-            close = np.round(cosines[near].astype(np.float64), 6)
-            order = np.lexsort([near, -close])[:MAX_TRIED]
-            against = {int(joined[other]) for other in opposed.get(number, ()) if other < number}
-            for other, cosine in zip(numbers[near[order]].tolist(), close[order].tolist(), strict=True):
-                if cosine >= CLOSE and other not in against and agree(statements[other], statements[number], cosine):
-                    joined[number] = other
-                    break
-        fresh = joined[rows] == rows
-        kept[count : count + fresh.sum()] = rows[fresh]
-        table[count : count + fresh.sum()] = block[fresh]
-        count, start = count + int(fresh.sum()), start + len(rows)
-
-
-def _merge(
-    joined: NDArray[np.int64],
-    vectors: NDArray[np.float32],
-    asked: NDArray[np.int64],
-    statements: Mapping[int, Statement],
-    opposed: Mapping[int, AbstractSet[int]],
+    pairs: NDArray[np.int64],
+    opposed: NDArray[np.int64],
+    *,
+    width: int,
 ) -> bool:
     """Make groups that are CLOSE on average one in `joined`, the nearest first; tell whether there were such."""
-    kept, group, sizes = np.unique(joined[asked], return_inverse=True, return_counts=True)
-    means = np.zeros((len(kept), vectors.shape[1]), np.float32)
-    np.add.at(means, group, vectors[asked])
-    means /= sizes[:, None]
-    near: list[tuple[float, int, int]] = []
-    larger = np.flatnonzero(sizes > 1)  # that two texts do not join was seen before
-    step = max(1, _SCANNED_FLOATS // len(kept))
-    for start in range(0, len(larger), step):
-        for one, cosines in zip(
-            larger[start : start + step], means[larger[start : start + step]] @ means.T, strict=True
-        ):
-            cosines[one] = -1.0
-            close = np.flatnonzero(cosines >= CLOSE)
-            close = close[np.lexsort([close, -np.round(cosines[close].astype(np.float64), 6)])][:MAX_TRIED]
-            near += [(-round(float(cosines[other]), 6), *sorted((int(one), int(other)))) for other in close]
-    against = {
-        (int(joined[number]), int(joined[other])) for number in map(int, asked) for other in opposed.get(number, ())
-    }
+    kept, group, sizes = np.unique(joined, return_inverse=True, return_counts=True)
+    candidates = np.sort(group[pairs], axis=1)
+    candidates = candidates[(candidates[:, 0] < candidates[:, 1]) & (sizes[candidates] > 1).any(axis=1)]
+    crowded = np.flatnonzero(sizes > width)  # their texts may have no neighbours but each other
+    means = _means(vectors, group, crowded)
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    candidates = np.unique(np.concatenate([candidates, crowded[nearest(means, max(width, 1)).pairs]]), axis=0)
+    involved, places = np.unique(candidates, return_inverse=True)
+    means, places = _means(vectors, group, involved), places.reshape(-1, 2)
+    linkage = np.concatenate(
+        [
+            np.einsum("md,md->m", means[part[:, 0]], means[part[:, 1]], dtype=np.float64)
+            for part in np.array_split(places, len(places) // _PAIRS_AT_ONCE + 1)
+        ]
+    ).round(6)  # fmt: skip - the last bit of a sum depends on the machine, and decides nothing
+    against: defaultdict[int, set[int]] = defaultdict(set)
+    for one, other in group[opposed].tolist():
+        against[one].add(other)
+        against[other].add(one)
     gone: set[int] = set()
-    for distance, one, other in sorted(set(near)):
-        first, later = int(kept[one]), int(kept[other])
-        apart = (first, later) in against or not agree(statements[first], statements[later], -distance)
-        if not apart and gone.isdisjoint((one, other)):
+    for place in np.lexsort([candidates[:, 1], candidates[:, 0], -linkage]).tolist():
+        one, other = candidates[place].tolist()
+        if linkage[place] < CLOSE or not gone.isdisjoint((one, other)) or other in against[one]:
+            continue
+        if agree(statements[int(kept[one])], statements[int(kept[other])], float(linkage[place])):
             gone.add(other)
-            joined[asked[group == other]] = first
+            joined[group == other] = kept[one]
+            against[one] |= against[other]
+            for third in against[other]:
+                against[third].add(one)
     return bool(gone)
 
 
-def _frame(tokens: tuple[str, ...], filling: AbstractSet[str]) -> list[str | None]:
+def _means(vectors: NDArray[np.float32], group: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return the mean vector of some groups, shape (wanted, d)."""
+    place = np.full(int(group.max(initial=-1)) + 1, -1)
+    place[wanted] = np.arange(len(wanted))
+    members = np.flatnonzero(place[group] >= 0)
+    rows = place[group[members]]
+    sums = np.zeros((len(wanted), vectors.shape[1]), np.float32)
+    np.add.at(sums, rows, vectors[members])
+    counts = np.bincount(rows, minlength=len(wanted))
+    return np.asarray(sums / np.maximum(counts, 1)[:, None], np.float32)
+
+
+def _frame(tokens: tuple[str, ...], shared: AbstractSet[str]) -> list[str | None]:
     """Return the tokens with one gap for each run of others."""
-    gapped = (None if token in filling else token for token in tokens)
+    gapped = (token if token in shared else None for token in tokens)
     return [token for token, run in groupby(gapped) for _ in (run if token is not None else (0,))]

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memory_audit.consistency.distribution import CasDistribution, sampled
-from memory_audit.consistency.graph import CONTRADICTION_WEIGHT, ConsistencyGraph, build_graph
+from memory_audit.consistency.graph import ConsistencyGraph, build_graph
 from memory_audit.consistency.neighbours import Neighbours, nearest
-from memory_audit.consistency.restated import CLOSE, restated
+from memory_audit.consistency.restated import restated
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -79,21 +79,16 @@ class TenantGraph:
         """Shape (entries,): the place of the first entry that says the same; its own where none before it does.
 
         Of an embedded graph. Entries of one text say the same; for others see `restated.restated`. What NLI said counts
-        as far as pairs were compared before this is asked for.
+        where the whole graph was compared before this is asked for.
         """
         if self._vectors is None:
             raise ValueError("what is said again is known once a graph is embedded")
         nodes, firsts = self._nodes
-        opposed: dict[int, set[int]] = {}
-        alone = np.zeros(len(firsts), np.bool_)
-        if self._known is not None:
-            found = self._known.neighbours
-            for a, b in found.pairs[self._known.contradiction >= CONTRADICTION_WEIGHT].tolist():
-                opposed.setdefault(a, set()).add(b)
-                opposed.setdefault(b, set()).add(a)
-            if found.lists.shape[1]:
-                alone[found.rows] = found.similarity[found.list_pairs[:, 0]] < CLOSE
-        joined: NDArray[np.int64] = firsts[restated(self._vectors, self.texts, opposed, alone)[nodes]]
+        whole = self._known is not None and self._known.neighbours.size == len(firsts)
+        known = self._known if whole else None
+        found = self.nearest() if known is None else known.neighbours
+        weights = None if known is None else known.contradiction
+        joined: NDArray[np.int64] = firsts[restated(self._vectors, self.texts, found, weights)[nodes]]
         return joined
 
     @property

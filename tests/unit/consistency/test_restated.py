@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory_audit.consistency.neighbours import nearest
 from memory_audit.consistency.restated import ALIKE, CLOSE, Statement, agree, restated
 
 SAME = [
@@ -52,6 +53,12 @@ def test_texts_that_share_few_words_are_not_joined():
     assert not agree(one, other, 0.99)
 
 
+def joined(vectors, texts, contradicting=(), neighbours=100):
+    found = nearest(vectors, neighbours)
+    weights = np.array([0.9 if tuple(pair) in contradicting else 0.0 for pair in found.pairs.tolist()])
+    return restated(vectors, texts, found, weights).tolist()
+
+
 def unit(rows):
     wide = np.asarray(rows, np.float32)
     return wide / np.linalg.norm(wide, axis=1, keepdims=True)
@@ -67,21 +74,35 @@ ORDERS = ["the same said once", "once the same said", "said the same once", "onc
 
 def test_no_chain_leads_from_one_kept_text_to_another():
     """Neighbours of 35 degrees have cosine 0.82, the next 0.34."""
-    assert restated(on_circle(0, 35, 70, 105), ORDERS[:4]).tolist() == [0, 0, 2, 2]
+    assert joined(on_circle(0, 35, 70, 105), ORDERS[:4]) == [0, 0, 2, 2]
 
 
 def test_groups_that_are_close_on_average_are_one_with_the_first_kept():
-    """The third is 45 degrees from the first (0.71), and 28 on average from those that joined it."""
-    vectors = on_circle(0, 30, 35, 38, 45)
-    assert restated(vectors[[0, 4]], ORDERS[:2]).tolist() == [0, 1]
-    assert restated(vectors[[0, 4, 1, 2, 3]], ORDERS).tolist() == [0, 0, 0, 0, 0]
-    assert restated(vectors[[0, 4, 1, 2, 3]], ORDERS, {0: {1}, 1: {0}}).tolist() == [0, 1, 1, 1, 1]
+    """The second is 45 degrees from the first (0.71), and 28 on average from those that joined it."""
+    vectors = on_circle(0, 45, 30, 35, 38)
+    assert joined(vectors[:2], ORDERS[:2]) == [0, 1]
+    assert joined(vectors, ORDERS) == [0, 0, 0, 0, 0]
+    assert joined(vectors, ORDERS, {(0, 1)}) == [0, 1, 1, 1, 1]
 
 
 def test_what_contradicts_one_that_joined_is_kept():
-    vectors, texts = unit([[1, 0]] * 3), ["it is so said", "so it is said", "said it is so"]
-    assert restated(vectors, texts).tolist() == [0, 0, 0]
-    assert restated(vectors, texts, {2: {1}, 1: {2}}).tolist() == [0, 0, 2]
+    vectors, texts = unit([[1, 0]] * 3), ORDERS[:3]
+    assert joined(vectors, texts) == [0, 0, 0]
+    assert joined(vectors, texts, {(1, 2)}) == [0, 0, 2]
+    assert restated(vectors, texts, nearest(vectors, 2)).tolist() == [0, 0, 0]
+
+
+def test_wordings_that_fill_their_own_neighbour_lists_are_one_group():
+    """Forty texts of each of two wordings, 20 degrees apart: none has a neighbour of the other wording."""
+    degrees = [20 * (place % 2) + 0.01 * place for place in range(80)]
+    texts = [
+        ("the same was said by {}", "it was the same said by {}")[place % 2].format("x" * place) for place in range(80)
+    ]
+    vectors = on_circle(*degrees)
+    assert all(
+        (found - place) % 2 == 0 for place, row in enumerate(nearest(vectors, 5).lists.tolist()) for found in row
+    )
+    assert set(joined(vectors, texts, neighbours=5)) == {0}
 
 
 WORDS = st.lists(st.sampled_from(["anna", "Anna", "likes", "tea", "5", "6", "not"]), min_size=1, max_size=5)
@@ -91,8 +112,8 @@ WORDS = st.lists(st.sampled_from(["anna", "Anna", "likes", "tea", "5", "6", "not
 @given(st.lists(WORDS.map(" ".join), min_size=1, max_size=30), st.randoms(use_true_random=False))
 def test_groups_have_a_first_one_numbers_in_common_and_none_that_should_be_joined(texts, random):
     vectors = unit([[random.random() + 0.01, random.random()] for _ in texts])
-    found = restated(vectors, texts)
-    assert restated(vectors, texts).tolist() == found.tolist()
+    found = np.array(joined(vectors, texts))
+    assert joined(vectors, texts) == found.tolist()
     assert (found <= np.arange(len(texts))).all()
     assert (found[found] == found).all()
     statements = [Statement.of(text) for text in texts]
@@ -104,11 +125,6 @@ def test_groups_have_a_first_one_numbers_in_common_and_none_that_should_be_joine
             assert one == other or cosine < CLOSE or not agree(statements[one], statements[other], cosine)
 
 
-def test_blocks_of_any_size_give_the_same(monkeypatch):
-    random = np.random.default_rng(3)
-    vectors = unit(random.normal(size=(300, 4)))
-    texts = [" ".join(random.permutation(["one", "two", "three", "four", "five"])) for _ in range(300)]
-    whole = restated(vectors, texts)
-    monkeypatch.setattr("memory_audit.consistency.restated._SCANNED_FLOATS", 1_000)
-    assert restated(vectors, texts).tolist() == whole.tolist()
-    assert 1 < len(set(whole.tolist())) < 300
+def test_one_text_and_none_are_kept():
+    assert joined(unit([[1, 0]]), ["a"]) == [0]
+    assert joined(np.zeros((0, 2), np.float32), []) == []
