@@ -23,6 +23,7 @@ from memory_audit.jobs.scan.group_scan import GroupScan
 from memory_audit.jobs.scan.memories import elsewhere
 from memory_audit.jobs.scan.read_scan import SCAN_FILE, read_scan
 from memory_audit.provenance import durable
+from memory_audit.request import RUN_FORMAT
 from memory_audit.scan.forms.json import to_json
 from memory_audit.scan.life import track
 from memory_audit.scan.result import ScannedTenant, ScanResult
@@ -76,7 +77,7 @@ class ScanRequest:
         settings = {"nli": self.config.nli, "embedder": self.config.embedder, "neighbours": self.config.neighbours,
                     "seed": self.config.seed, "detectors": self.detectors, "tenants": self.tenants}  # fmt: skip
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-        return {"scan": self.source, "snapshot": self.snapshot_digest or "", "settings": digest}
+        return {"format": RUN_FORMAT, "scan": self.source, "snapshot": self.snapshot_digest or "", "settings": digest}
 
 
 def scan(  # noqa: PLR0913 - the parts of a scan
