@@ -38,7 +38,7 @@ class Elsewhere:
 
     name = "elsewhere"
     kinds: Mapping[str, Kind] = KINDS
-    needs: frozenset[Need] = frozenset()
+    needs: frozenset[Need] = frozenset({"outside"})
     alone = False
 
     def scan(self, memory: ScannedMemory, entries: Sequence[Entry]) -> Iterator[Finding]:

@@ -59,7 +59,7 @@ class Stale:
 
     name = "stale"
     kinds: Mapping[str, Kind] = KINDS
-    needs: frozenset[Need] = frozenset()
+    needs: frozenset[Need] = frozenset({"outside"})
     alone = False  # it depends on the scan's clock
 
     def scan(self, memory: ScannedMemory, entries: Sequence[Entry]) -> Iterator[Finding]:
