@@ -20,6 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from memory_audit.scan.finding import Severity  # noqa: TC001 - the reader of `Kind` looks up field types
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from memory_audit.guard.blocks.block_list import BlockList
     from memory_audit.guard.guard import WriteGuard
     from memory_audit.lineage.dag import Lineage
-    from memory_audit.scan.finding import Finding, Severity
+    from memory_audit.scan.finding import Finding
 
 __all__ = ["Detector", "Kind", "Need", "ScannedMemory"]
 

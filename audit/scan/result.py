@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - the reader looks up field types
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from memory_audit.scan.finding import Finding
+from memory_audit.scan.detector import Kind  # noqa: TC001
+from memory_audit.scan.finding import Finding  # noqa: TC001
 
 __all__ = ["Acceptance", "KnownFinding", "ScanResult", "ScannedTenant", "State"]
 
 State = Literal["new", "known", "accepted", "fixed", "returned"]
+"""`memory_audit.scan.life` says when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +36,9 @@ class KnownFinding:
 
     acceptance: Acceptance | None = None
     """Where its state is `accepted`."""
+
+    fixed_ms: int | None = None
+    """Clock of the first scan that saw it no more, where its state is `fixed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +72,6 @@ class ScanResult:
     tenants: tuple[ScannedTenant, ...]
     detectors: Mapping[str, str] = field(default_factory=dict)
     """Those that ran, and with which models."""
+
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    """Of the findings, as their detectors describe them."""

@@ -65,8 +65,8 @@ def backbone():
 
 
 @pytest.fixture
-def run(tmp_path):
-    """Run blocks of a language from a page in one folder, and return what each printed."""
+def place(tmp_path):
+    """An empty folder, and an environment in which `memaudit` is a command and nothing of this machine is known."""
     commands = tmp_path / "bin"
     commands.mkdir()
     program = "import sys; from memory_audit.jobs.command import main; sys.argv[0] = 'memaudit'; main()"
@@ -80,6 +80,13 @@ def run(tmp_path):
         "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
     }  # fmt: skip
     environment["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)])
+    return folder, environment
+
+
+@pytest.fixture
+def run(place):
+    """Run blocks of a language from a page in one folder, and return what each printed."""
+    folder, environment = place
 
     def blocks(page, language, changed=lambda block: block):
         text = (DOCS / page).read_text(encoding="utf-8")
