@@ -4,15 +4,21 @@
 
 220 facts are said once each, and then again: half of the times word for word, else in one of four other wordings
 (`benchmarks.scan.flood`; they are written by hand, and know nothing of the detector). Counted are findings for each
-fact, and entries that a finding joins with another fact. The same 220 facts alone, each said once, must have none.
+fact, and entries that a finding joins with another fact. The same 220 facts alone, each said once, must have none. The
+first line that `memaudit scan` prints is kept for the first seed.
 `fake` embeds a hashed bag of words: it does not see that two wordings say the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +27,7 @@ from benchmarks.harness.command import run
 from benchmarks.harness.resultfile import BarOf, ResultFile
 from benchmarks.scan.flood import Said, flood
 from memory_audit.consistency.tenant_graph import TenantGraph
+from memory_audit.errors import UsageError
 from memory_audit.models.loading import ModelSpecs, load_embedder
 from memory_audit.scan.detector import ScannedMemory
 from memory_audit.scan.detectors import DETECTORS
@@ -64,6 +71,28 @@ def scanned(said: Said, embedder: Embedder) -> dict[str, Any]:
     }
 
 
+def first_line(said: Said, embedder: str) -> str:
+    """Return what the command says first of a store with these entries."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "memaudit.yaml").write_text(f"embedder: {embedder}\n")
+        fields = ("tenant", "entry_id", "principal", "source", "request", "response", "created_at_ms")
+        records = ({field: getattr(entry, field) for field in fields} for entry in said.entries)
+        (folder / "memories.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+        said_last = ""
+        for words in (
+            "keys new", "import jsonl:memories.jsonl store", "scan store --detector copies --out scan --local --quiet"
+        ):  # fmt: skip
+            done = subprocess.run(
+                [sys.executable, "-c", "from memory_audit.jobs.cli.main import main; main()", *words.split()],
+                cwd=folder, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            if done.returncode:
+                raise UsageError(f"memaudit {words} ended with {done.returncode}: {done.stderr[-300:]}")
+            said_last = done.stdout
+        return said_last.splitlines()[0]
+
+
 def main() -> None:
     """Measure, print and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -80,7 +109,8 @@ def main() -> None:
     rows = []
     for seed in options.seeds:
         said = flood(options.size, options.share, seed)
-        rows.append({"seed": seed, "store": "flooded"} | scanned(said, embedder))
+        line = {"first line": first_line(said, options.embedder)} if seed == options.seeds[0] else {}
+        rows.append({"seed": seed, "store": "flooded"} | scanned(said, embedder) | line)
         first = [said.facts.index(fact) for fact in sorted(set(said.facts))]
         once = Said(entries=[said.entries[place] for place in first], facts=sorted(set(said.facts)), restated=0)
         rows.append({"seed": seed, "store": "each fact once"} | scanned(once, embedder))
