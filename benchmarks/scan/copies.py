@@ -117,12 +117,12 @@ def main() -> None:
     for row in rows:
         result.add_row(row)
         print(row)
-    flooded, once = ([row for row in rows if row["store"] == store] for store in ("flooded", "each fact once"))
+    flooded, single = ([row for row in rows if row["store"] == store] for store in ("flooded", "each fact once"))
     of: BarOf = "variant" if stand_in else "default"
     for name, limit, worst in (
         ("findings for one fact", 1, max(row["most findings for a fact"] for row in flooded)),
         ("entries joined with another fact", 0, max(row["joined with another fact"] for row in flooded)),
-        ("findings where each fact is said once", 0, max(row["findings"] for row in once)),
+        ("findings where each fact is said once", 0, max(row["findings"] for row in single)),
     ):
         result.add_bar(name, worst, "", f"<= {limit}", met=worst <= limit, of=of)
 
