@@ -66,7 +66,7 @@ class RemovedAgain:
 
     name = "removed-again"
     kinds: Mapping[str, Kind] = KINDS
-    needs: frozenset[Need] = frozenset({"guard"})
+    needs: frozenset[Need] = frozenset({"guard", "outside"})
     alone = False
 
     def scan(self, memory: ScannedMemory, entries: Sequence[Entry]) -> Iterator[Finding]:
