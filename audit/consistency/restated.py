@@ -9,7 +9,8 @@ Against it speaks (`agree`):
 
 1. they have other numbers ("A is 5", "A is 6"), or each has a name that the other lacks;
 2. one denies, and hardly anything else tells the two apart;
-3. they are one sentence with another filling ("the door is red", "the door is blue"), and not ALIKE;
+3. they are one sentence with another filling ("the door is red", "the door is blue"), and not ALIKE; where auxiliary
+   verbs differ too ("it listens on", "it can be reached on"), it is another sentence;
 4. less than half of the words of the shorter one are shared;
 5. NLI compared two texts of both sides, and they contradict each other.
 
@@ -57,6 +58,13 @@ _PAIRS_AT_ONCE = 1 << 14
 
 _WORD = re.compile(r"[\w'’]+(?:[.:,][\w'’]+)*|[^\w\s.,;:!?\"“”()]")
 _INSIDE = re.compile(r"(?<=[\w,;’'])\s+([^\W\d_][\w'’]*)")
+_COUNTS = frozenset(
+    {"two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "dozen"}
+)
+_AUXILIARIES = frozenset({
+    "am", "is", "are", "was", "were", "be", "been", "being", "has", "have", "had", "do", "does", "did", "can", "could",
+    "will", "would", "shall", "should", "may", "might", "must",
+})  # fmt: skip
 _DENIALS = frozenset({"not", "no", "never", "cannot", "without", "none", "nobody", "nothing", "neither", "nor"})
 
 
@@ -68,7 +76,7 @@ class Statement:
     """Words and signs in small letters, without punctuation."""
 
     numbers: frozenset[str]
-    """Words with a digit."""
+    """Words with a digit, and those that count."""
 
     names: frozenset[str]
     denies: bool
@@ -80,7 +88,7 @@ class Statement:
         tokens = tuple(_plain(token) for token in _WORD.findall(text))
         return cls(
             tokens=tokens,
-            numbers=frozenset(token for token in tokens if any(map(str.isdigit, token))),
+            numbers=frozenset(token for token in tokens if token in _COUNTS or any(map(str.isdigit, token))),
             names=frozenset(_plain(word) for word in _INSIDE.findall(text) if word[0].isupper() and word != "I"),
             denies=any(token in _DENIALS or token.endswith("n't") for token in tokens),
         )
@@ -102,7 +110,8 @@ def agree(one: Statement, other: Statement, cosine: float) -> bool:
         return False
     if one.denies != other.denies and sum(word not in _DENIALS for word in differing) <= MAX_BESIDE_DENIAL:
         return False
-    if cosine < ALIKE and not ours <= theirs <= ours and _frame(one.tokens, shared) == _frame(other.tokens, shared):
+    filled = differing and _AUXILIARIES.isdisjoint(differing)
+    if filled and cosine < ALIKE and _frame(one.tokens, shared) == _frame(other.tokens, shared):
         return False
     return len(shared) >= MIN_SHARED * min(len(ours), len(theirs))
 

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Detector", "Kind", "Need", "ScannedMemory"]
 
-Need = Literal["vectors", "graph", "guard", "lineage"]
-"""What a detector reads besides texts: embeddings, the whole graph with NLI, the write guard, derivation edges."""
+Need = Literal["vectors", "graph", "guard", "lineage", "outside"]
+"""What a detector reads besides texts: embeddings, the whole graph with NLI, the write guard, derivation edges; or what
+lies outside of the memory, the time or other tenants, so that it is asked of a memory that did not change, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

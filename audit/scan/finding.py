@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from memory_audit.entry import Entry
 
-__all__ = ["SEVERITIES", "Evidence", "Finding", "Severity", "content_digest"]
+__all__ = ["SEVERITIES", "Evidence", "Finding", "Severity", "content_digest", "finding_about", "shown_text"]
 
 Severity = Literal["high", "medium", "low", "info"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
@@ -68,3 +70,25 @@ def content_digest(entry: Entry) -> str:
     request, response, metadata = entry.shown
     parts = (request, response, *(f"{name}={value}" for name, value in sorted(metadata)))
     return hashlib.sha256("\0".join(f"{len(part)}:{part}" for part in parts).encode()).hexdigest()
+
+
+def finding_about(  # noqa: PLR0913 - a finding's parts
+    entry: Entry,
+    *,
+    detector: str,
+    kind: str,
+    severity: Severity,
+    message: str,
+    evidence: Iterable[tuple[str, str]] = (),
+) -> Finding:
+    """Return a finding of one memory that depends on its content alone; evidence is labels with values."""
+    return Finding(
+        detector=detector, kind=kind, tenant=entry.tenant, entry_ids=(entry.entry_id,), severity=severity,
+        message=message, key=content_digest(entry),
+        evidence=tuple(Evidence(label=label, value=value, entry_id=entry.entry_id) for label, value in evidence),
+    )  # fmt: skip
+
+
+def shown_text(entry: Entry) -> str:
+    """Return all that an agent reads of a memory: request, response, and metadata as `key: value`, on lines apart."""
+    return "\n".join((entry.request, entry.response, *(f"{key}: {value}" for key, value in entry.metadata.items())))

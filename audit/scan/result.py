@@ -53,6 +53,9 @@ class ScannedTenant:
     findings: tuple[KnownFinding, ...] = ()
     """Worst first."""
 
+    content: str = ""
+    """Digest of all that its findings depend on, the time and other tenants apart."""
+
     failure: str | None = None
     """One line: why it could not be scanned."""
 

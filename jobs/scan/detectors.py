@@ -36,20 +36,29 @@ def detector_names() -> tuple[str, ...]:
     return (*DETECTORS, *sorted(_of_others().keys() - DETECTORS.keys()))
 
 
-def chosen(only: Sequence[str], without: Sequence[str]) -> tuple[str, ...]:
-    """Return the detectors to run: `only` or all, but for `without`.
+def chosen(only: Sequence[str], without: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the detectors to run, `only` or all but for `without`, and why others cannot, one line each.
 
     Raises:
-        UsageError: there is none of a name, or none is left.
+        UsageError: there is none of a name, or none is left; one of `only` cannot be loaded.
     """
     known = detector_names()
     for name in (*only, *without):
         if name not in known:
             raise UsageError(f"no detector {name!r:.80}; there are {', '.join(known)}")
-    names = tuple(name for name in known if name not in without and (not only or name in only))
+    names, missing = [], []
+    for name in known:
+        if name not in without and (not only or name in only):
+            try:
+                load_detector(name)
+                names.append(name)
+            except UsageError as error:
+                if only:
+                    raise
+                missing.append(str(error))
     if not names:
         raise UsageError("no detector is left to run")
-    return names
+    return tuple(names), missing
 
 
 def load_detector(name: str) -> Detector:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from memory_audit.models.loading import Part
     from memory_audit.scan.detector import Detector, Need, ScannedMemory
     from memory_audit.scan.finding import Finding
+    from memory_audit.scan.severity import SeverityRules
 
 MAX_LINE = 300
 
@@ -76,8 +77,12 @@ class GroupScan:
     """Of the folder."""
 
     now_ms: int
+    severity: SeverityRules
     elsewhere: Mapping[str, int]
     """Content digest to how many tenants hold it, of those that several do."""
+
+    unchanged: frozenset[str] = frozenset()
+    """Tenants whose findings are known but for those of detectors that look outside."""
 
     earlier: EarlierRun | None = None
     guard_of: Callable[[str], WriteGuard] | None = None
@@ -104,12 +109,15 @@ class GroupScan:
         detectors = [load_detector(name) for name in self.detectors]
         needs = {need for detector in detectors for need in detector.needs}
         read, failed = self._read(needs)
-        graphs = self._graphs(read, needs, executor, run)
+        changed = {tenant: memory for tenant, memory in read.items() if tenant not in self.unchanged}
+        graphs = self._graphs(changed, needs, executor, run)
         found = {}
         with stage("looking at tenants", len(read), label="tenant") as progress:
             for tenant, memory in read.items():
-                guard = self.guard_of(tenant) if self.guard_of is not None and "guard" in needs else None
-                found[tenant] = _looked(replace(memory, graph=graphs.get(tenant), guard=guard), detectors)
+                judged = self.guard_of is not None and "guard" in needs and tenant in changed
+                guard = self.guard_of(tenant) if self.guard_of is not None and judged else None
+                asked = detectors if tenant in changed else [one for one in detectors if "outside" in one.needs]
+                found[tenant] = self._looked(replace(memory, graph=graphs.get(tenant), guard=guard), asked)
                 progress.advance()
         of_each = found | failed
         return GroupFindings(
@@ -138,6 +146,22 @@ class GroupScan:
         digests = map(content_digest, entries if self.elsewhere else ())
         return {digest: self.elsewhere[digest] - 1 for digest in digests if digest in self.elsewhere}
 
+    def _looked(self, memory: ScannedMemory, detectors: Iterable[Detector]) -> TenantFindings:
+        """Ask each detector; a detector that fails, fails the tenant and says its name."""
+        by_id = {entry.entry_id: entry for entry in memory.entries}
+        found: list[Finding] = []
+        for detector in detectors:
+            try:
+                for finding in detector.scan(memory, memory.entries):
+                    taxonomy = detector.kinds[finding.kind].taxonomy
+                    found.append(self.severity.rate(finding, by_id[finding.entry_ids[0]], taxonomy))
+            except Exception as error:
+                if of_whole_run(error):
+                    raise
+                failure = f"detector {detector.name}: {type(error).__name__}: {_line(error)}"
+                return TenantFindings(tenant=memory.tenant, memories=len(memory.entries), failure=failure[:MAX_LINE])
+        return TenantFindings(tenant=memory.tenant, memories=len(memory.entries), findings=tuple(found))
+
     def _graphs(
         self, read: Mapping[str, ScannedMemory], needs: Collection[Need], executor: Executor, run: RunFolder
     ) -> dict[str, TenantGraph]:
@@ -155,20 +179,6 @@ class GroupScan:
             for tenant, graph in graphs.items():
                 graph.embed(*(vectors_of(part, run) for part in texts[tenant]))
         return graphs
-
-
-def _looked(memory: ScannedMemory, detectors: Iterable[Detector]) -> TenantFindings:
-    """Ask each detector; a detector that fails, fails the tenant and says its name."""
-    found: list[Finding] = []
-    for detector in detectors:
-        try:
-            found += detector.scan(memory, memory.entries)
-        except Exception as error:
-            if of_whole_run(error):
-                raise
-            failure = f"detector {detector.name}: {type(error).__name__}: {_line(error)}"
-            return TenantFindings(tenant=memory.tenant, memories=len(memory.entries), failure=failure[:MAX_LINE])
-    return TenantFindings(tenant=memory.tenant, memories=len(memory.entries), findings=tuple(found))
 
 
 def _line(error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -33,6 +35,10 @@ class Memories(Protocol):
         """Tenant to about how many memories it has."""
         ...
 
+    def mark(self, tenant: str) -> str:
+        """Return a digest (hex) that is another one once anything of the tenant's memory is."""
+        ...
+
     def of(self, tenant: str, needs: Collection[Need], now_ms: int) -> ScannedMemory:
         """Return a tenant's memory with what can be had of it without a model.
 
@@ -52,6 +58,12 @@ class StoreMemories:
     def sizes(self) -> Mapping[str, int]:
         """See `Memories`."""
         return {tenant: ref.size for tenant, ref in self.snapshot.log_refs.items()}
+
+    def mark(self, tenant: str) -> str:
+        """See `Memories`: of the tenant's checkpoint, and of all tombstones, which may hold for every tenant."""
+        refs, buckets = self.snapshot.log_refs, self.snapshot.manifest.buckets
+        stones = [files.tombstones.sha256 for _, files in sorted(buckets.items()) if files.tombstones is not None]
+        return hashlib.sha256(b"\0".join((refs[tenant].note, *map(str.encode, stones)))).hexdigest()
 
     def of(self, tenant: str, needs: Collection[Need], now_ms: int) -> ScannedMemory:
         """See `Memories`."""
@@ -94,6 +106,13 @@ class SourceMemories:
     def sizes(self) -> Mapping[str, int]:
         """See `Memories`."""
         return {tenant: len(mine) for tenant, mine in self.entries.items()}
+
+    def mark(self, tenant: str) -> str:
+        """See `Memories`."""
+        told = (
+            (entry.entry_id, entry.principal, entry.source, content_digest(entry)) for entry in self.entries[tenant]
+        )
+        return hashlib.sha256(json.dumps(list(told)).encode()).hexdigest()
 
     def of(self, tenant: str, needs: Collection[Need], now_ms: int) -> ScannedMemory:
         """See `Memories`; nobody signed who drew on what."""

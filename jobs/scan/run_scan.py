@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import AuditError, UsageError
@@ -23,21 +23,23 @@ from memory_audit.jobs.scan.group_scan import GroupScan
 from memory_audit.jobs.scan.memories import elsewhere
 from memory_audit.jobs.scan.read_scan import SCAN_FILE, read_scan
 from memory_audit.provenance import durable
+from memory_audit.request import RUN_FORMAT
 from memory_audit.scan.forms.json import to_json
 from memory_audit.scan.life import track
 from memory_audit.scan.result import ScannedTenant, ScanResult
+from memory_audit.scan.severity import SeverityRules
 from memory_audit.snapshot.layout import bucket_of, by_bucket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from memory_audit.config import AuditConfig
     from memory_audit.guard.guard import WriteGuard
     from memory_audit.jobs.executors.executor import Executor
-    from memory_audit.jobs.scan.group_scan import TenantFindings
     from memory_audit.jobs.scan.memories import Memories
     from memory_audit.scan.acceptances import Acceptances
+    from memory_audit.scan.finding import Finding
     from memory_audit.scan.result import KnownFinding
 
 __all__ = ["ScanRequest", "last_scan", "scan"]
@@ -46,6 +48,9 @@ __all__ = ["ScanRequest", "last_scan", "scan"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:
     """One scan, checked."""
+
+    version: str
+    """Of this program: another one may find more."""
 
     source: str
     """Store id, or `SYSTEM:PLACE`."""
@@ -57,6 +62,8 @@ class ScanRequest:
     snapshot_digest: str | None = None
     tenants: tuple[str, ...] = ()
     """Whom to scan; none is all."""
+
+    severity: SeverityRules = field(default_factory=SeverityRules)
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -73,10 +80,13 @@ class ScanRequest:
 
     def identity(self) -> dict[str, str]:
         """Return what the answers in a run folder depend on."""
-        settings = {"nli": self.config.nli, "embedder": self.config.embedder, "neighbours": self.config.neighbours,
-                    "seed": self.config.seed, "detectors": self.detectors, "tenants": self.tenants}  # fmt: skip
+        settings = {
+            "version": self.version, "severity": dict(self.severity.fixed), "detectors": self.detectors,
+            "tenants": self.tenants, "nli": self.config.nli, "embedder": self.config.embedder,
+            "neighbours": self.config.neighbours, "seed": self.config.seed,
+        }  # fmt: skip
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-        return {"scan": self.source, "snapshot": self.snapshot_digest or "", "settings": digest}
+        return {"format": RUN_FORMAT, "scan": self.source, "snapshot": self.snapshot_digest or "", "settings": digest}
 
 
 def scan(  # noqa: PLR0913 - the parts of a scan
@@ -111,12 +121,20 @@ def scan(  # noqa: PLR0913 - the parts of a scan
     if earlier is not None:
         with suppress(UsageError):  # one that keeps no answers
             known = EarlierRun(earlier[0])
+    marks = {tenant: _mark(request, tenant) for tenant in sizes}
+    same = frozenset(
+        tenant
+        for tenant, mark in marks.items()
+        if guard_of is None and tenant in before and (before[tenant].content, before[tenant].failure) == (mark, None)
+    )
+    outside = {name for name in request.detectors if "outside" in load_detector(name).needs}
     shared = elsewhere(request.memories, by_bucket(sizes), now_ms) if "elsewhere" in request.detectors else {}
     works = [
         GroupScan(
             group=group, memories=request.memories, detectors=request.detectors, config=request.config,
             folder=out / GROUPS / group.name, identity={**request.identity(), "group": group.name}, now_ms=now_ms,
-            elsewhere=shared, earlier=known, guard_of=guard_of,
+            elsewhere=shared, earlier=known, guard_of=guard_of, severity=request.severity,
+            unchanged=same & frozenset(group.tenants),
         )
         for group in sorted(_groups(sizes), key=lambda group: (-group.leaves, group.name))
     ]  # fmt: skip
@@ -127,7 +145,15 @@ def scan(  # noqa: PLR0913 - the parts of a scan
             models |= found.models
             for one in found.tenants:
                 last = before[one.tenant].findings if one.tenant in before else ()
-                tenants.append(_tenant(one, last, request, now_ms, accepted))
+                found_now = list(one.findings)
+                if one.tenant in same:
+                    found_now += (item.finding for item in last if _stays(item, outside))
+                ran = () if one.failure is not None else request.detectors
+                tenants.append(ScannedTenant(
+                    tenant=one.tenant, memories=one.memories, copies=_copies(found_now), failure=one.failure,
+                    findings=track(found_now, last, now_ms=now_ms, ran=ran, accepted=accepted),
+                    content=marks[one.tenant],
+                ))  # fmt: skip
     kinds = {name: kind for each in request.detectors for name, kind in load_detector(each).kinds.items()}
     result = ScanResult(
         source=request.source, snapshot_version=request.snapshot_version, snapshot_digest=request.snapshot_digest,
@@ -150,21 +176,19 @@ def last_scan(out: Path, source: str) -> tuple[Path, ScanResult] | None:
     return None
 
 
-def _tenant(
-    found: TenantFindings,
-    last: tuple[KnownFinding, ...],
-    request: ScanRequest,
-    now_ms: int,
-    accepted: Acceptances,
-) -> ScannedTenant:
-    ran = () if found.failure is not None else request.detectors
-    findings = track(found.findings, last, now_ms=now_ms, ran=ran, accepted=accepted)
-    copies = sum(
-        max(finding.affected, len(finding.entry_ids)) - 1 for finding in found.findings if finding.kind == "copies"
-    )
-    return ScannedTenant(
-        tenant=found.tenant, memories=found.memories, copies=copies, findings=findings, failure=found.failure
-    )  # fmt: skip
+def _stays(known: KnownFinding, outside: Collection[str]) -> bool:
+    """Tell whether a finding of a memory that did not change is there still, whatever happens outside of it."""
+    return known.state != "fixed" and known.finding.detector not in outside
+
+
+def _copies(findings: Iterable[Finding]) -> int:
+    found = (finding for finding in findings if finding.kind == "copies")
+    return sum(max(finding.affected, len(finding.entry_ids)) - 1 for finding in found)
+
+
+def _mark(request: ScanRequest, tenant: str) -> str:
+    told = request.memories.mark(tenant), request.identity()["settings"]
+    return hashlib.sha256("\0".join(told).encode()).hexdigest()
 
 
 def _with(detector: str, models: Mapping[str, str]) -> str:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memory_audit.scan.detectors.bursts import Bursts
 from memory_audit.scan.detectors.chat_tokens import ChatTokens
-from memory_audit.scan.detectors.contradictions import Contradictions
-from memory_audit.scan.detectors.copies import Copies
-from memory_audit.scan.detectors.elsewhere import Elsewhere
-from memory_audit.scan.detectors.laundered import Laundered
-from memory_audit.scan.detectors.removed_again import RemovedAgain
-from memory_audit.scan.detectors.superseded import Superseded
+from memory_audit.scan.detectors.hidden_characters import HiddenCharacters
+from memory_audit.scan.detectors.imitation import Imitation
+from memory_audit.scan.detectors.instructions import Instructions
+from memory_audit.scan.detectors.no_provenance import NoProvenance
+from memory_audit.scan.detectors.personal_data import PersonalData
+from memory_audit.scan.detectors.role_markers import RoleMarkers
+from memory_audit.scan.detectors.secrets import Secrets
+from memory_audit.scan.detectors.stale import Stale
+from memory_audit.scan.detectors.whole_memory.bursts import Bursts
+from memory_audit.scan.detectors.whole_memory.contradictions import Contradictions
+from memory_audit.scan.detectors.whole_memory.copies import Copies
+from memory_audit.scan.detectors.whole_memory.elsewhere import Elsewhere
+from memory_audit.scan.detectors.whole_memory.laundered import Laundered
+from memory_audit.scan.detectors.whole_memory.removed_again import RemovedAgain
+from memory_audit.scan.detectors.whole_memory.superseded import Superseded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +34,15 @@ DETECTORS: Mapping[str, Callable[[], Detector]] = {
     "contradictions": Contradictions,
     "copies": Copies,
     "elsewhere": Elsewhere,
+    "hidden-characters": HiddenCharacters,
+    "imitation": Imitation,
+    "instructions": Instructions,
     "laundered": Laundered,
+    "no-provenance": NoProvenance,
+    "personal-data": PersonalData,
     "removed-again": RemovedAgain,
+    "role-markers": RoleMarkers,
+    "secrets": Secrets,
+    "stale": Stale,
     "superseded": Superseded,
 }

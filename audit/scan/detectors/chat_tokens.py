@@ -25,7 +25,7 @@ KINDS = {
         advice="Read the memory, and remove it unless it is about chat templates. MemAudit breaks such tokens up where "
         "it quotes a memory; an agent that does not is steered by them.",
         severity="medium",
-        taxonomy=("ASI06", "AML.T0080"),
+        taxonomy=("ASI06", "AML.T0051.001", "AML.T0080.000"),
     )
 }
 

@@ -16,7 +16,16 @@ from memory_audit.config import load_config
 from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, UsageError
 from memory_audit.formats.outside_file import read_at_most
-from memory_audit.jobs.cli.shared import FINDINGS, Json, Quiet, Reading, SourceOptions, check_choice, print_lines
+from memory_audit.jobs.cli.shared import (
+    FINDINGS,
+    VERSION,
+    Json,
+    Quiet,
+    Reading,
+    SourceOptions,
+    check_choice,
+    print_lines,
+)
 from memory_audit.jobs.cli.verify import open_judging_guard
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.connect.address import SYSTEMS, parse_address, parse_options
@@ -38,6 +47,7 @@ from memory_audit.scan.fail_on import failing, parse_fail_on
 from memory_audit.scan.finding import SEVERITIES
 from memory_audit.scan.forms.json import to_json
 from memory_audit.scan.forms.words import described, live
+from memory_audit.scan.severity import parse_severity_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +74,9 @@ def scan(
     config: Annotated[Path | None, typer.Option(help="Default: memaudit.yaml where there is one.")] = None,
     detector: Annotated[list[str] | None, typer.Option(help="Only these detectors (repeatable).")] = None,
     without: Annotated[list[str] | None, typer.Option(help="All detectors but these (repeatable).")] = None,
+    severity: Annotated[
+        list[str] | None, typer.Option(metavar="KIND=SEVERITY", help="Severity of a kind of finding (repeatable).")
+    ] = None,
     tenant: Annotated[
         str | None, typer.Option(help="Only this tenant; of a system's memories that name none, their tenant.")
     ] = None,
@@ -106,7 +119,8 @@ def scan(
     if read is not None and not local:
         raise UsageError("--read judges in this process: add --local")
     check_folder(out)
-    names = chosen(detector or (), without or ())
+    names, missing = chosen(detector or (), without or ())
+    rules = parse_severity_rules(parse_options(severity or (), "--severity"), "--severity")
     default = Path("memaudit.yaml")
     settings = load_config(config if config is not None else (default if default.is_file() else None), {})
     now = now_ms()
@@ -116,14 +130,16 @@ def scan(
     if what.partition(":")[0] in SYSTEMS:
         place = parse_address(what, parse_options(option or ()))
         memories = SourceMemories.read(place.open(), str(place), tenant=tenant, principal="import", now_ms=now)
-        request = ScanRequest(source=str(place), memories=memories, detectors=names, config=settings)
+        request = ScanRequest(source=str(place), memories=memories, detectors=names, config=settings, severity=rules,
+            version=VERSION,
+        )  # fmt: skip
         unfit = memories.unfit
     else:
         session = reading.open(place_of(what), now)
         snapshot, unfit = session.snapshot, ()
         request = ScanRequest(
             source=snapshot.store_id, memories=StoreMemories(snapshot=snapshot), detectors=names, config=settings,
-            snapshot_version=snapshot.version, snapshot_digest=snapshot.digest,
+            severity=rules, version=VERSION, snapshot_version=snapshot.version, snapshot_digest=snapshot.digest,
             tenants=() if tenant is None else (tenant,),
         )  # fmt: skip
         session.remember()
@@ -147,6 +163,7 @@ def scan(
     if as_json:
         print(to_json(result), end="")  # noqa: T201
     else:
+        print_lines(*missing)
         _show(result, console, out, known, unfit)
     failed = [one for one in result.tenants if one.failure is not None]
     if failed:

@@ -14,6 +14,8 @@ SAME = [
     ("The user prefers dark mode.", "Dark mode is what the user prefers."),
     ("The user prefers dark mode.", "Note: the user prefers dark mode!"),
     ("Anna lives in Berlin, at 4 Mill Street.", "At 4 Mill Street in Berlin lives Anna."),
+    ("The search service listens on port 80", "The search service can be reached on port 80"),
+    ("Anna was born on 3 May.", "Anna has a birthday on 3 May."),
     ("Never delete the backups.", "The backups must never be deleted, it was said; delete none of the backups."),
 ]
 OTHER = [
@@ -22,6 +24,8 @@ OTHER = [
     ("The door code is 4711.", "The door code is 4711 until 2027."),
     ("The door is red", "The door is blue"),
     ("Anna likes tea.", "Bob likes tea."),
+    ("Anna has a tortoise at home", "Anna has two rabbits at home"),
+    ("Anna drinks green tea in the morning", "Anna drinks black coffee in the morning"),
     ("The bill goes to Anna.", "It is Bob to whom the bill goes."),
     ("Delete the backups on Friday.", "Do not delete the backups on Friday."),
     ("The export is safe.", "The export isn't safe."),

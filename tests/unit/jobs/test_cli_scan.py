@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from memory_audit.errors import IncompleteError, UsageError
 from memory_audit.jobs.cli.shared import FINDINGS
 from memory_audit.jobs.scan import detectors
 from memory_audit.jobs.scan.read_scan import read_scan
+from memory_audit.models.fakes import FakeEmbedder, FakeEntailment
 from memory_audit.scan.detector import Kind
 from tests.unit.jobs.test_cli import CONFIG, bytes_of, memories, one_line, write_lines
 
@@ -56,15 +58,16 @@ def test_what_is_there_is_told_and_nothing_changes(store, run, folder):
     assert {"chat-tokens", "copies"} <= kinds
 
 
-def test_nothing_is_new_on_an_unchanged_store_and_no_model_is_asked_again(store, run, folder):
+def test_nothing_is_new_on_an_unchanged_store_and_no_model_is_asked_again(store, run, folder, monkeypatch):
     scan(run, "first")
     before = states(folder, "first")
+    for model, asked in ((FakeEmbedder, "embed"), (FakeEntailment, "probabilities")):
+        monkeypatch.setattr(
+            model, asked, lambda _, asked: pytest.fail("asked again") if asked else np.zeros((0, 64), np.float32)
+        )
     scan(run, "second")
     assert set(before) == {"new"}
     assert states(folder, "second") == {"known": before["new"]}
-    written = [path for path in (folder / "second").rglob("*.parquet") if "replays" not in path.parts]
-    first = list((folder / "first").rglob("*.parquet"))
-    assert {path.read_bytes() for path in written} <= {path.read_bytes() for path in first}
 
 
 def test_what_is_gone_is_fixed_and_what_comes_is_new(store, run, folder):
@@ -123,7 +126,8 @@ def test_another_scan_is_refused_in_the_same_folder(store, run):
     "words",
     [
         ("--detector", "none-such"), ("--without", "none-such"), ("--tenant", "nobody"), ("--fail-on", "often"),
-        ("--baseline", "nowhere"), ("--read", "all"), ("--accepted", "nowhere.yaml"),
+        ("--baseline", "nowhere"), ("--read", "all"), ("--severity", "chat-tokens=dire"),
+        ("--severity", "x"), ("--accepted", "nowhere.yaml"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_in_one_line(store, run, folder, words):
@@ -149,6 +153,23 @@ def test_a_detectors_defect_is_its_tenants_alone_and_is_told(store, run, folder,
     code, told = scan(run, "first")
     assert code == IncompleteError.exit_code
     assert "detector broken: KeyError" in told.replace("\n", " ")
+
+
+def test_what_lies_outside_is_looked_at_though_nothing_changed(store, run, folder):
+    scan(run, "first")
+    write_lines(folder / "other.jsonl", rows(OLD, "zeta"))
+    assert run("import", "jsonl:other.jsonl", "store")[0] == 0
+    scan(run, "second")
+    first = next(one for one in read_scan(folder / "second").tenants if one.tenant == "acme")
+    fresh = {item.finding.kind for item in first.findings if item.state == "new"}
+    assert fresh == {"other-tenants"}
+    assert not [item for item in first.findings if item.state == "fixed"]
+
+
+def test_a_severity_is_what_the_user_says(store, run, folder):
+    scan(run, "first", "--detector", "chat-tokens", "--severity", "chat-tokens=low")
+    (known,) = read_scan(folder / "first").tenants[0].findings
+    assert known.finding.severity == "low"
 
 
 def test_json_is_one_document_that_holds_the_findings(store, run):

@@ -21,7 +21,7 @@ def test_one_that_denies_what_its_neighbours_say_is_told_with_pairs():
     entries = store("the nightly export of table x never writes to the archive")
     (finding,) = contradictions(entries)
     assert finding.entry_ids == ("m24",)
-    assert finding.severity == "medium"
+    assert finding.severity == "low"
     assert finding.message == "contradicts 10 neighbours: more than is usual here"
     labels = [item.label for item in finding.evidence]
     assert labels == ["CAS", "unusual above", *["says", "contradicts", "NLI"] * 5]

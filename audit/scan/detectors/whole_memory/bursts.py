@@ -58,7 +58,7 @@ KINDS = {
         advice="Find out whether this writer imports in bulk or consolidates memories. If not, read what it wrote "
         "then, and find out whose account it is.",
         severity="low",
-        taxonomy=("ASI06", "AML.T0080"),
+        taxonomy=("ASI06", "AML.T0080.000"),
     )
 }
 

@@ -36,7 +36,7 @@ KINDS = {
         advice="Keep the first one named, and remove the others once they have been read: together they crowd out "
         "what else a question would retrieve.",
         severity="info",
-        taxonomy=("ASI06", "AML.T0080"),
+        taxonomy=("ASI06", "AML.T0080.000"),
     )
 }
 

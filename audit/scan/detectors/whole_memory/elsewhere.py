@@ -28,7 +28,7 @@ KINDS = {
         advice="Accept it where every tenant begins with this text. Else find out who writes to several tenants, or "
         "whose conversation this is.",
         severity="low",
-        taxonomy=("ASI06",),
+        taxonomy=("ASI06", "AML.T0057"),
     )
 }
 
@@ -38,7 +38,7 @@ class Elsewhere:
 
     name = "elsewhere"
     kinds: Mapping[str, Kind] = KINDS
-    needs: frozenset[Need] = frozenset()
+    needs: frozenset[Need] = frozenset({"outside"})
     alone = False
 
     def scan(self, memory: ScannedMemory, entries: Sequence[Entry]) -> Iterator[Finding]:

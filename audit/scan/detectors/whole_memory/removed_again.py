@@ -35,25 +35,28 @@ BATCH = 256
 By = Literal["removed-id", "removed-words", "removed-restated"]
 
 _ADVICE = (
-    "Remove it. Find out by which way it came back: a restored backup, a raw log, or a writer that the guard does "
+    "Remove it. Find out by which way it came back: a restored backup, a raw log, or a writer that the guard does not "
+    "stand before."
 )
-_ADVICE += "not stand before."
 
 KINDS: dict[str, Kind] = {
     "removed-id": Kind(
-        title="A removed memory is there under its id", advice=_ADVICE, severity="high", taxonomy=("ASI06", "AML.T0080")
+        title="A removed memory is there under its id",
+        advice=_ADVICE,
+        severity="high",
+        taxonomy=("ASI06", "AML.T0080.000"),
     ),
     "removed-words": Kind(
         title="The words of a removed memory are there",
         advice=_ADVICE,
         severity="high",
-        taxonomy=("ASI06", "AML.T0080"),
+        taxonomy=("ASI06", "AML.T0080.000"),
     ),
     "removed-restated": Kind(
         title="A memory teaches what a removed one taught",
         advice=f"Read it beside the record of the removal. {_ADVICE}",
         severity="medium",
-        taxonomy=("ASI06", "AML.T0080"),
+        taxonomy=("ASI06", "AML.T0080.000"),
     ),
 }
 

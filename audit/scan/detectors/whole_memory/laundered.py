@@ -36,14 +36,14 @@ KINDS = {
         advice="Read the external memory at the beginning of the path. Where it should not speak for the agent, remove "
         "it with what derives from it, or have the gate refuse what it justifies.",
         severity="low",
-        taxonomy=("ASI06", "AML.T0080"),
+        taxonomy=("ASI06", "AML.T0080.000"),
     ),
     "unrecorded-origin": Kind(
         title="External text that the agent says again as its own",
         advice="Have the agent's runtime record parents, and remove what should not be trusted: without parents no "
         "label tells where this came from.",
         severity="medium",
-        taxonomy=("ASI06", "AML.T0080"),
+        taxonomy=("ASI06", "AML.T0080.000"),
     ),
 }
 

@@ -24,15 +24,11 @@ if TYPE_CHECKING:
     from memory_audit.consistency.tenant_graph import TenantGraph
     from memory_audit.entry import Entry
     from memory_audit.scan.detector import Need, ScannedMemory
-    from memory_audit.scan.finding import Severity
 
 __all__ = ["Contradictions"]
 
 MAX_PAIRS = 5
 """Pairs shown of one finding."""
-
-MOST = 0.5
-"""Share of its neighbours that a memory contradicts, from which it stands against them and not beside them."""
 
 KINDS = {
     "contradiction": Kind(
@@ -40,7 +36,7 @@ KINDS = {
         advice="Read the pairs, find out which side holds, and remove the other. Where an event went wrong over it, "
         "audit that event: a contradiction is no proof of harm.",
         severity="low",
-        taxonomy=("ASI06", "AML.T0080"),
+        taxonomy=("ASI06", "AML.T0080.000"),
     )
 }
 
@@ -89,13 +85,11 @@ class Contradictions:
         ids = [at[place].entry_id for place in worst_first]
         entry_ids, affected = named(ids, sum(copies[entry_id] for entry_id in ids))
         against = {pair.other for own in pairs.values() for pair in own}
-        severe = any(len(own) >= MOST * max(len(graph.near(place)), 1) for place, own in pairs.items())
-        severity: Severity = "medium" if severe else "low"
         beside = counted(len(against - pairs.keys()), "neighbour")
         told = "contradicts" if len(pairs) == 1 else f"{counted(len(pairs), 'memory')} contradict each other, and"
         return Finding(
             detector=self.name, kind="contradiction", tenant=memory.tenant, entry_ids=entry_ids, affected=affected,
-            severity=severity, message=f"{told} {beside}: more than is usual here",
+            severity="low", message=f"{told} {beside}: more than is usual here",
             evidence=tuple(_shown(memory, graph, pairs)), key=content_digest(at[next(iter(pairs))]),
         )  # fmt: skip
 
