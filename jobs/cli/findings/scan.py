@@ -33,7 +33,7 @@ from memory_audit.jobs.places import check_folder
 from memory_audit.jobs.run.run_audit import make_executor, model_specs
 from memory_audit.jobs.scan.detectors import chosen, models_of
 from memory_audit.jobs.scan.memories import SourceMemories, StoreMemories
-from memory_audit.jobs.scan.read_scan import SCAN_FILE, read_scan
+from memory_audit.jobs.scan.read_scan import SCAN_FILE, read_scan, read_verdicts
 from memory_audit.jobs.scan.run_scan import ScanRequest, last_scan
 from memory_audit.jobs.scan.run_scan import scan as scan_all
 from memory_audit.jobs.spread_options import spread_options
@@ -87,6 +87,10 @@ def scan(
             help="Also look for restatements of what was removed, as the guard: behaviour, or behaviour+hazards; needs "
             "--local."
         ),
+    ] = None,
+    audits: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="Audit whose verdicts are told among the findings (repeatable)."),
     ] = None,
     baseline: Annotated[
         str | None,
@@ -143,6 +147,7 @@ def scan(
             tenants=() if tenant is None else (tenant,),
         )  # fmt: skip
         session.remember()
+    verdicts = read_verdicts(audits, request.source) if audits else None
     before = None
     if baseline is None:
         before = last_scan(out, request.source)
@@ -155,7 +160,7 @@ def scan(
         executor = make_executor(specs, local=local or not parts, address=address)
         try:
             result = scan_all(
-                request, executor, out, now_ms=now, earlier=before, accepted=known,
+                request, executor, out, now_ms=now, earlier=before, accepted=known, verdicts=verdicts,
                 guard_of=None if guarded is None else guarded.guard,
             )  # fmt: skip
         finally:
