@@ -18,15 +18,13 @@ from memory_audit.scan.life import track
 from memory_audit.scan.result import ScannedTenant, ScanResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from memory_audit.entry import Entry
     from memory_audit.report.views import ReadTenant, TenantView
     from memory_audit.result import AuditResult
-    from memory_audit.scan.detector import Need, ScannedMemory
     from memory_audit.scan.finding import Severity
 
-__all__ = ["AUDIT", "AuditVerdicts", "as_scan", "verdicts_of"]
+__all__ = ["AUDIT", "KINDS", "Verdicts", "as_scan", "verdicts_of"]
 
 AUDIT = "audit"
 
@@ -55,29 +53,28 @@ KINDS = {
 }
 
 
-class AuditVerdicts:
-    """See the module.
+class Verdicts:
+    """What audits say of a memory that is scanned.
 
     Args:
-        findings: Of `verdicts_of`, of all runs whose verdicts are to stand: what none of them says counts as fixed.
+        audits: All whose verdicts are to stand, of this memory: what none of them says any more counts as fixed.
     """
 
-    name = AUDIT
-    kinds: Mapping[str, Kind] = KINDS
-    needs: frozenset[Need] = frozenset()
-    alone = False
+    def __init__(self, audits: Iterable[tuple[AuditResult, ReadTenant]]) -> None:
+        self._found: dict[str, list[Finding]] = {}
+        for result, read in audits:
+            for summary in result.tenants:
+                if summary.failure is None:
+                    self._found.setdefault(summary.tenant, []).extend(_of_tenant(tenant_view(summary, read)))
 
-    def __init__(self, findings: Iterable[Finding]) -> None:
-        self._by_tenant: dict[str, list[Finding]] = {}
-        for finding in findings:
-            self._by_tenant.setdefault(finding.tenant, []).append(finding)
+    def __contains__(self, tenant: object) -> bool:
+        """Tell whether an audit looked at a tenant."""
+        return tenant in self._found
 
-    def scan(self, memory: ScannedMemory, entries: Sequence[Entry]) -> Iterator[Finding]:  # noqa: ARG002 - all of them
-        """Yield the verdicts on memories that are still there, and on events."""
-        present = {entry.entry_id for entry in memory.entries}
-        for finding in self._by_tenant.get(memory.tenant, ()):
-            if present.issuperset(finding.entry_ids):
-                yield finding
+    def of(self, tenant: str, present: Iterable[str]) -> list[Finding]:
+        """Return a tenant's verdicts, of memories those that are present by id."""
+        here = set(present)
+        return [finding for finding in self._found.get(tenant, ()) if here.issuperset(finding.entry_ids)]
 
 
 def verdicts_of(result: AuditResult, read: ReadTenant) -> Iterator[Finding]:

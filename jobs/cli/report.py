@@ -33,6 +33,7 @@ from memory_audit.report.sarif import to_sarif
 from memory_audit.report.table import nights_table, render_table
 from memory_audit.report.untrusted import as_line
 from memory_audit.scan.forms.formats import FORMATS
+from memory_audit.scan.forms.table import scan_table
 from memory_audit.scan.verdicts import as_scan
 
 if TYPE_CHECKING:
@@ -111,11 +112,14 @@ def report(
 
 def _scan(run: Path, form: str, out: Path | None, tenant: str | None) -> None:
     """Show a scan again."""
-    if form not in FORMATS:
-        raise UsageError(f"{run}: a scan has the forms {', '.join(FORMATS)}")
+    if form == "html":
+        raise UsageError(f"{run}: a scan has the forms table, {', '.join(FORMATS)}")
     result = read_scan(run)
     if tenant is not None:
         result = replace(result, tenants=_chosen(result.tenants, tenant))
+    if form == "table":
+        _print_table(scan_table(result), out)
+        return
     _write(FORMATS[form](result, VERSION), out)
 
 
@@ -130,7 +134,7 @@ def _nights(nights: Nights, form: str, out: Path | None) -> None:
 
 def _print_table(table: RenderableType, out: Path | None) -> None:
     if out is not None:
-        raise UsageError("--format table is for the terminal; choose json, html or sarif to write a file")
+        raise UsageError("--format table is for the terminal; choose another to write a file")
     Console(soft_wrap=True).print(table)
 
 

@@ -28,6 +28,7 @@ from memory_audit.scan.forms.json import to_json
 from memory_audit.scan.life import track
 from memory_audit.scan.result import ScannedTenant, ScanResult
 from memory_audit.scan.severity import SeverityRules
+from memory_audit.scan.verdicts import AUDIT, KINDS
 from memory_audit.snapshot.layout import bucket_of, by_bucket
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from memory_audit.scan.acceptances import Acceptances
     from memory_audit.scan.finding import Finding
     from memory_audit.scan.result import KnownFinding
+    from memory_audit.scan.verdicts import Verdicts
 
 __all__ = ["ScanRequest", "last_scan", "scan"]
 
@@ -97,6 +99,7 @@ def scan(  # noqa: PLR0913 - the parts of a scan
     now_ms: int,
     earlier: tuple[Path, ScanResult] | None,
     accepted: Acceptances,
+    verdicts: Verdicts | None = None,
     guard_of: Callable[[str], WriteGuard] | None = None,
 ) -> ScanResult:
     """Scan, and write SCAN/scan.json.
@@ -108,6 +111,7 @@ def scan(  # noqa: PLR0913 - the parts of a scan
         now_ms: Unix milliseconds.
         earlier: The scan before, with its folder: findings live on, and its models are not asked again.
         accepted: Findings that people accept.
+        verdicts: Of audits, told among what detectors find.
         guard_of: Opens a tenant's guard, in this process.
 
     Raises:
@@ -146,19 +150,28 @@ def scan(  # noqa: PLR0913 - the parts of a scan
             for one in found.tenants:
                 last = before[one.tenant].findings if one.tenant in before else ()
                 found_now = list(one.findings)
-                if one.tenant in same:
-                    found_now += (item.finding for item in last if _stays(item, outside))
                 ran = () if one.failure is not None else request.detectors
+                audited = {AUDIT} if verdicts is not None and one.tenant in verdicts and ran else set()
+                if one.tenant in same:
+                    found_now += (item.finding for item in last if _stays(item, outside | audited))
+                if verdicts is not None and audited:
+                    entries = request.memories.of(one.tenant, (), now_ms).entries
+                    found_now += verdicts.of(one.tenant, [entry.entry_id for entry in entries])
                 tenants.append(ScannedTenant(
                     tenant=one.tenant, memories=one.memories, copies=_copies(found_now), failure=one.failure,
-                    findings=track(found_now, last, now_ms=now_ms, ran=ran, accepted=accepted),
+                    findings=track(found_now, last, now_ms=now_ms, ran={*ran, *audited}, accepted=accepted),
                     content=marks[one.tenant],
                 ))  # fmt: skip
-    kinds = {name: kind for each in request.detectors for name, kind in load_detector(each).kinds.items()}
+    kinds = {} if earlier is None else dict(earlier[1].kinds)  # of findings that nobody looked for now
+    for each in request.detectors:
+        kinds |= load_detector(each).kinds
+    ran_with = {name: _with(name, models) for name in request.detectors}
+    if verdicts is not None:
+        kinds, ran_with = kinds | KINDS, ran_with | {AUDIT: ""}
     result = ScanResult(
         source=request.source, snapshot_version=request.snapshot_version, snapshot_digest=request.snapshot_digest,
         scanned_at_ms=now_ms, tenants=tuple(sorted(tenants, key=lambda tenant: tenant.tenant)), kinds=kinds,
-        detectors={name: _with(name, models) for name in request.detectors},
+        detectors=ran_with,
     )  # fmt: skip
     durable.replace(out / SCAN_FILE, to_json(result).encode())
     return result

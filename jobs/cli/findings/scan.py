@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from memory_audit.config import load_config
 from memory_audit.counted import counted
@@ -33,7 +30,7 @@ from memory_audit.jobs.places import check_folder
 from memory_audit.jobs.run.run_audit import make_executor, model_specs
 from memory_audit.jobs.scan.detectors import chosen, models_of
 from memory_audit.jobs.scan.memories import SourceMemories, StoreMemories
-from memory_audit.jobs.scan.read_scan import SCAN_FILE, read_scan
+from memory_audit.jobs.scan.read_scan import SCAN_FILE, read_scan, read_verdicts
 from memory_audit.jobs.scan.run_scan import ScanRequest, last_scan
 from memory_audit.jobs.scan.run_scan import scan as scan_all
 from memory_audit.jobs.spread_options import spread_options
@@ -44,9 +41,8 @@ from memory_audit.models.loading import prepare
 from memory_audit.report.untrusted import as_line
 from memory_audit.scan.acceptances import ACCEPTANCES_FILE, MAX_FILE_BYTES, Acceptances, read_acceptances
 from memory_audit.scan.fail_on import failing, parse_fail_on
-from memory_audit.scan.finding import SEVERITIES
 from memory_audit.scan.forms.json import to_json
-from memory_audit.scan.forms.words import described, live
+from memory_audit.scan.forms.table import scan_table
 from memory_audit.scan.severity import parse_severity_rules
 
 if TYPE_CHECKING:
@@ -54,13 +50,11 @@ if TYPE_CHECKING:
 
     from memory_audit.guard.guarded_store import GuardedStore
     from memory_audit.jobs.store.store_session import StoreSession
-    from memory_audit.scan.result import KnownFinding, ScanResult
+    from memory_audit.scan.result import ScanResult
 
 __all__ = ["scan"]
 
 NO_BASELINE = "none"
-MAX_SHOWN = 10
-"""Findings named of each severity, and tenants that failed."""
 
 
 @spread_options
@@ -87,6 +81,10 @@ def scan(
             help="Also look for restatements of what was removed, as the guard: behaviour, or behaviour+hazards; needs "
             "--local."
         ),
+    ] = None,
+    audits: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="RUN", help="Audit whose verdicts are told among the findings (repeatable)."),
     ] = None,
     baseline: Annotated[
         str | None,
@@ -143,6 +141,7 @@ def scan(
             tenants=() if tenant is None else (tenant,),
         )  # fmt: skip
         session.remember()
+    verdicts = read_verdicts(audits, request.source) if audits else None
     before = None
     if baseline is None:
         before = last_scan(out, request.source)
@@ -155,7 +154,7 @@ def scan(
         executor = make_executor(specs, local=local or not parts, address=address)
         try:
             result = scan_all(
-                request, executor, out, now_ms=now, earlier=before, accepted=known,
+                request, executor, out, now_ms=now, earlier=before, accepted=known, verdicts=verdicts,
                 guard_of=None if guarded is None else guarded.guard,
             )  # fmt: skip
         finally:
@@ -191,36 +190,9 @@ def _guard(session: StoreSession | None, mode: str | None) -> Iterator[GuardedSt
 
 
 def _show(result: ScanResult, console: Console, out: Path, accepted: Acceptances, unfit: tuple[str, ...]) -> None:
-    findings = list(live(result))
-    console.print(Text(_headline(result, findings), style="bold"))
-    rows = Counter((item.finding.severity, item.finding.kind) for item in findings if item.state != "accepted")
-    fresh = Counter(
-        (item.finding.severity, item.finding.kind) for item in findings if item.state in {"new", "returned"}
-    )
-    if rows:
-        table = Table("severity", "kind", "findings", "new", "what it is", "what to do", box=None)
-        for severity, kind in sorted(rows, key=lambda row: (SEVERITIES.index(row[0]), row[1])):
-            about = described(result, kind)
-            table.add_row(
-                severity, Text(as_line(kind)), f"{rows[severity, kind]:,}", f"{fresh[severity, kind]:,}",
-                Text(as_line(about.title, 200)), Text(as_line(about.advice, 300)),
-            )  # fmt: skip
-        console.print(table)
-    states = Counter(item.state for one in result.tenants for item in one.findings)
-    print_lines(", ".join(f"{states[state]:,} {state}" for state in sorted(states)) or "no findings")
+    console.print(scan_table(result))
     every = [item for one in result.tenants for item in one.findings]
     print_lines(*(as_line(note, 300) for note in accepted.notes(every, result.scanned_at_ms)))
-    for one in [one for one in result.tenants if one.failure is not None][:MAX_SHOWN]:
-        print_lines(f"tenant {as_line(one.tenant)}: {as_line(one.failure or '', 300)}")
     if unfit:
         print_lines(f"{counted(len(unfit), 'record')} left out, such as: {as_line(unfit[0], 300)}")
     print_lines(f"findings: {out / SCAN_FILE}")
-
-
-def _headline(result: ScanResult, findings: list[KnownFinding]) -> str:
-    """Say what matters most in one line."""
-    memories, copies = (sum(getattr(one, name) for one in result.tenants) for name in ("memories", "copies"))
-    high = sum(item.finding.severity == "high" and item.state != "accepted" for item in findings)
-    worst = f"{counted(high, 'finding')} of severity high" if high else "no finding of severity high"
-    said = f"; {copies:,} of them ({100 * copies / memories:.1f} %) say what another one says" if copies else ""
-    return f"{counted(memories, 'memory')} of {counted(len(result.tenants), 'tenant')}{said}; {worst}"

@@ -70,11 +70,34 @@ def test_diff_of_two_audits(store, desk, run):  # noqa: F811
     assert {case.get("classname") for case in junit.iter("testcase")} == {"poisoned-memory"}
 
 
+def test_verdicts_of_an_audit_stand_in_a_scan_until_their_memory_is_gone(store, desk, run):  # noqa: F811
+    assert run(*AUDIT)[0] == 0
+
+    def verdicts(out, *words: str):
+        scan = ("scan", "store", "--out", out, "--local", "--quiet", "--detector", "chat-tokens")
+        assert run(*scan, *words)[0] == 0
+        tenants = json.loads((desk / out / "scan.json").read_text())["tenants"]
+        found = [item for one in tenants for item in one["findings"] if item["finding"]["detector"] == "audit"]
+        return {name: item["state"] for item in found for name in item["finding"]["entry_ids"]}
+
+    assert verdicts("nights/1", "--audits", "run") == {"m3": "new", "m7": "new"}
+    assert verdicts("nights/2", "--audits", "run") == {"m3": "known", "m7": "known"}
+    assert run("purge", "run", "store", "--apply")[0] == 0
+    assert verdicts("nights/3") == {"m3": "known", "m7": "known"}  # nobody looked
+    assert verdicts("nights/4", "--audits", "run") == {"m3": "fixed", "m7": "fixed"}
+    assert "A memory that an audit would remove" in run("report", "nights/3", "--format", "csv")[1]
+    code, _, err = run("scan", "store", "--out", "nights/5", "--local", "--quiet", "--audits", "nights/1")
+    assert (code, "no result.json" in one_line(err)) == (2, True)
+
+
 def test_a_scan_is_reported_in_every_form(scans, run):
     for form, mark in (("sarif", '"baselineState"'), ("csv", '"fingerprint"'), ("markdown", "### Memory scan")):
         assert run("report", "scan-1", "--format", form, "--out", "written")[0] == 0
         assert mark in (scans / "written").read_text()
     assert run("report", "scan-1", "--format", "json")[1] == (scans / "scan-1" / "scan.json").read_text()
+    told = run("report", "scan-1")[1]
+    assert "10,008 memories of 3 tenants; 9,779 of them (97.7 %) say what another one says; 1 finding" in told
+    assert "tenant globex: the graph could not be made" in told
     (suite,) = ET.fromstring(run("report", "scan-1", "--tenant", "initech", "--format", "junit")[1])  # noqa: S314
     assert suite.get("name") == "initech"
     code, _, err = run("report", "scan-1", "--tenant", "nobody", "--format", "csv")

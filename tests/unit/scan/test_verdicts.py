@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from memory_audit.entry import Entry
-from memory_audit.scan.detector import ScannedMemory
 from memory_audit.scan.forms.formats import FORMATS
-from memory_audit.scan.verdicts import AuditVerdicts, as_scan, verdicts_of
+from memory_audit.scan.verdicts import Verdicts, as_scan, verdicts_of
 from tests.unit.report.hostile import ANSI, BIDI, hostile_result, markup
 from tests.unit.report.sample import SHORTCUT, TRIAGE, sample_result
 from tests.unit.report.test_lineage import with_lineage
@@ -42,22 +40,15 @@ def test_hostile_names_are_labelled_in_messages():
 
 
 def test_a_verdict_stands_while_its_memory_is_there():
-    found = list(verdicts_of(*summed(sample_result())))
-    names = [finding.entry_ids[0] for finding in found if finding.tenant == "northwind-support" and finding.entry_ids]
-    entries = [
-        Entry(
-            tenant="northwind-support", entry_id=name, principal="p", source="agent", request="", response="r",
-            created_at_ms=0,
-        )
-        for name in names[1:]
-    ]  # fmt: skip
-    memory = ScannedMemory(tenant="northwind-support", entries=entries, now_ms=0)
-    left = list(AuditVerdicts(found).scan(memory, entries))
+    verdicts, tenant = Verdicts([summed(sample_result())]), "northwind-support"
+    found = [finding for finding in verdicts_of(*summed(sample_result())) if finding.tenant == tenant]
+    names = [finding.entry_ids[0] for finding in found if finding.entry_ids]
+    assert tenant in verdicts
+    assert "nobody" not in verdicts
+    left = verdicts.of(tenant, names[1:])
     assert [name for finding in left for name in finding.entry_ids] == names[1:]
-    assert all(finding.tenant == "northwind-support" for finding in left)
 
 
 def test_an_event_that_stays_harmful_needs_no_memory():
     found = [finding for finding in verdicts_of(*summed(sample_result())) if finding.kind == "harm-not-cleared"]
-    memory = ScannedMemory(tenant=found[0].tenant, entries=(), now_ms=0)
-    assert list(AuditVerdicts(found).scan(memory, ())) == found
+    assert Verdicts([summed(sample_result())]).of(found[0].tenant, ()) == found
