@@ -122,6 +122,18 @@ def test_the_audits_tutorial_removes_the_memory_behind_the_harm(run, backbone):
     assert read == "2 ['m-1', 'm-2', 'm-4', 'm-5']\n['m-3']\n"
 
 
+def test_the_page_on_scans_finds_what_it_shows_and_nothing_new_afterwards(run):
+    def with_stand_ins(block: str) -> str:
+        fakes = "printf 'nli: fake\\nembedder: fake\\n' > memaudit.yaml\n"
+        return fakes + re.sub(r"(memaudit scan .*)", r"\1 --local --quiet", block)
+
+    first, second = run("howto/scan.md", "sh", with_stand_ins)
+    assert "chat-tokens" in first
+    assert "copies" in first
+    assert "known" in second
+    assert " new" not in second.splitlines()[-2]
+
+
 def test_the_page_on_traces_makes_an_event_of_them(run):
     *_, told = run("howto/traces.md", "sh")
 
