@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.pages import headline
-from benchmarks.harness.pages.shown import bar, one, rows, table, thousands
+from benchmarks.harness.pages.shown import bar, one, record, rows, table, thousands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +151,56 @@ def public_stores() -> str:
     return table(head, lines)
 
 
+def fragments() -> str:
+    """Sets that do harm only together, on trades that were not looked at while the search was written."""
+    counted = [row for row in rows("fragments_stand_in") if row["held_out"] and "passed_over" not in row]
+    lines = []
+    for kind in sorted({row["kind"] for row in counted}):
+        found = [row for row in counted if row["kind"] == kind]
+        whole = sum(row["named"] == row["planted"] for row in found)
+        by_hand = sum(row["loo_named"] == row["planted"] for row in found)
+        calls, plain = (sum(row[name] for row in found) for name in ("calls", "loo_calls"))
+        lines.append((
+            kind, f"**{whole} of {len(found)}**", sum(row["benign_named"] for row in found),
+            f"{by_hand} of {len(found)}", sum(row["loo_benign_named"] for row in found), f"{calls / plain:.1f} ×",
+        ))  # fmt: skip
+    head = ("fragments needed, of those planted", "sets named whole", "benign named", "whole by leave-one-out",
+            "benign named by it", "calls over its")  # fmt: skip
+    return table(head, lines)
+
+
+def calibration() -> str:
+    """Clean incidents that a calibrated threshold blames, and poison that it still finds."""
+    lines = [(item["name"], item["value"], item["unit"], item["limit"]) for item in record("calibration")["bars"]]
+    return table(("what", "measured", "", "bar"), lines)
+
+
+def published() -> str:
+    """Published methods on the same stores and events."""
+    totals: dict[tuple[str, int], dict[str, Counter[str]]] = {}
+    for row in rows("attribution_methods"):
+        if "victims" in row:
+            counts = {name: value for name, value in row.items() if isinstance(value, (int, float))}
+            store = totals.setdefault((row["kind"], row["poisons"]), {})
+            store.setdefault(row["method"], Counter()).update(counts)
+    lines = []
+    for (kind, poisons), methods in totals.items():
+        place = kind if not poisons else f"{kind}, {poisons} a question"
+        for method, total in methods.items():
+            name = "**MemAudit**" if method == "ours" else method
+            lines.append((
+                place, name, f"{total['there_removed']} of {total['there']}",
+                f"{total['poison_removed']} of {total['removed']}", thousands(total["calls"]),
+                thousands(total["computed_tokens"]),
+            ))  # fmt: skip
+            place = ""
+    head = ("store, planted", "method", "planted there, removed", "planted among the removed", "model calls",
+            "tokens computed")  # fmt: skip
+    return table(head, lines)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "attack and repair": repair, "calls": calls, "probes": probes, "trace": trace, "peers": peers, "cost": cost,
     "clean stores": clean, "large tenants": large, "public stores": public_stores,
+    "fragments": fragments, "calibration": calibration, "published methods": published,
 }  # fmt: skip

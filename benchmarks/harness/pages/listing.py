@@ -36,6 +36,7 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "calibration": (AUDIT, "How often is a benign memory blamed where evidence is calibrated?", DATA),
     "trace_task": (AUDIT, "Which of five memories did it?", PACKAGED),
     "fragments": (AUDIT, "Are sets named whole that do harm only together?", PACKAGED),
+    "fragments_stand_in": (AUDIT, "Likewise, where a stand-in for the model puts notes together", NOTHING),
     "public_stores_conflictqa": (AUDIT, "Who is named where one passage contradicts a true one?", DATA),
     "public_stores_poisonedrag": (AUDIT, "Who is named where one to five passages are planted?", DATA),
     "attribution_peers": (AUDIT, "How do other methods do on one store?", DATA),
