@@ -108,7 +108,7 @@ def repaired(system: str, folder: Path, url: str, agents: str) -> dict[str, Any]
     _memaudit(folder, "audit", "store", "--events", "events.jsonl", "--config", "memaudit.yaml", "--out", "run")  # fmt: skip
     found = json.loads(_memaudit(folder, "report", "run", "--format", "json", "--tenant", owner))
     _memaudit(folder, "purge", "run", "store", "--to", place, "--backup-to", _recipient(folder), "--erase", "--apply")
-    back = _memaudit(folder, "check-removed", place, "store")
+    back = _memaudit(folder, "check-removed", "store", place)
     seconds = time.perf_counter() - began
     after = _agent({**asked, "remember": [], "traces": str(folder / "spans-after.jsonl")}, agents)
     removed = [text["request"] + text["response"] for text in found["texts"]]

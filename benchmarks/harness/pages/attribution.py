@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.harness.pages import headline
 from benchmarks.harness.pages.shown import bar, one, record, rows, table, thousands
+from benchmarks.harness.ten_seeds import TABLES, lines, markdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,8 +200,30 @@ def published() -> str:
     return table(head, lines)
 
 
+def agents() -> str:
+    """Two agents with real memory systems, poisoned and repaired."""
+    lines = [
+        (row["system"], row["memories"], f"**{row['harmful_before']} → {row['harmful_after']} of {row['asked']}**",
+         f"{row['poison_removed']} of {row['poison']}", row["benign_removed"], thousands(row["seconds_of_memaudit"]))
+        for row in rows("agents")
+    ]  # fmt: skip
+    head = ("memory system", "memories", "harmful answers, before → after", "poison removed", "benign removed",
+            "seconds of `memaudit`")  # fmt: skip
+    return table(head, lines)
+
+
+def ten_seeds() -> str:
+    """Show the paper's tables over ten seeds, each with its plot."""
+    parts = []
+    for number, (title, names, track) in TABLES.items():
+        if drawn := lines(track, names):
+            parts.append(f"### {title}\n\n{markdown(names, drawn)}\n\n![{title}](ten_seeds_{number}.svg)")
+    return "\n\n".join(parts)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "attack and repair": repair, "calls": calls, "probes": probes, "trace": trace, "peers": peers, "cost": cost,
     "clean stores": clean, "large tenants": large, "public stores": public_stores,
     "fragments": fragments, "calibration": calibration, "published methods": published,
+    "agents": agents, "ten seeds": ten_seeds,
 }  # fmt: skip
