@@ -37,6 +37,7 @@ SYSTEMS: Mapping[str, str] = MappingProxyType({
     "mem0": "memory_audit.jobs.connect.systems.mem0:Mem0",
     "openmemory": "memory_audit.jobs.connect.systems.openmemory:OpenMemory",
     "postgres": "memory_audit.jobs.connect.systems.postgres:Postgres",
+    "qdrant": "memory_audit.jobs.connect.systems.qdrant:Qdrant",
 })  # fmt: skip
 """Name to module and class. The class is made of a place and a record of its options, `Options` in the module."""
 

@@ -25,7 +25,7 @@ from memory_audit.jobs.connect.connector import MEMORIES, Facts, Removed, Row
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from memory_audit.integrations.record import Record
@@ -104,9 +104,7 @@ class Mem0:
     def rows(self, removed: Removed) -> Iterator[Row]:
         """Yield every point, entity, and row of history.db."""
         for storage, layer in self._storages():
-            with sqlite_file.reading(storage) as connection:
-                for point in qdrant_points.points(connection, storage, served=False):
-                    yield Row(layer=layer, raw=point.raw, kept=_kept_point(point, layer, removed))
+            yield from qdrant_points.rows(storage, layer, _kept_points(layer, removed))
         if (history := self._history()) is not None:
             with sqlite_file.reading(history) as connection:
                 for layer, names in HISTORY.items():
@@ -116,14 +114,14 @@ class Mem0:
 
     def delete(self, removed: Removed) -> None:
         """Delete the points of the memories, also those that a later one of the same id hides."""
-        self._rewrite(self._storage(), MEMORIES, removed)
+        qdrant_points.rewrite(self._storage(), _kept_points(MEMORIES, removed))
 
     def clean(self, removed: Removed) -> None:
         """Clean history.db, and the links of entities; an entity that no memory is left of goes."""
         history = self._history()
         for storage, layer in self._storages():
             if layer != MEMORIES:
-                self._rewrite(storage, layer, removed)
+                qdrant_points.rewrite(storage, _kept_points(layer, removed))
         if history is None:
             return
         with sqlite_file.writing(history) as connection:
@@ -149,18 +147,6 @@ class Mem0:
         yield from below
         for path in self._databases():
             yield from (file for file in sqlite_file.files_of(path) if file not in below)
-
-    def _rewrite(self, storage: Path, layer: str, removed: Removed) -> None:
-        with sqlite_file.writing(storage) as connection:
-            gone, changed = [], []
-            for point in qdrant_points.points(connection, storage, served=False):
-                kept = _kept_point(point, layer, removed)
-                if kept is None:
-                    gone.append(point.row)
-                elif kept != point.raw:
-                    changed.append((kept, point.row))
-            qdrant_points.delete_points(connection, gone)
-            connection.executemany("UPDATE points SET point = ? WHERE rowid = ?", changed)
 
     def _databases(self) -> list[Path]:
         history = self._history()
@@ -214,15 +200,19 @@ class Mem0:
         return found
 
 
-def _kept_point(point: qdrant_points.Point, layer: str, removed: Removed) -> bytes | None:
-    """Return what is to stay of a point."""
-    if layer == MEMORIES:
-        return None if point.point_id in removed.ids else point.raw
-    links = point.payload.get(LINKS)
-    if not isinstance(links, list) or removed.ids.isdisjoint(map(str, links)):
-        return point.raw
-    left = [link for link in links if str(link) not in removed.ids]
-    return qdrant_points.replace_payload(point.raw, {**point.payload, LINKS: left}) if left else None
+def _kept_points(layer: str, removed: Removed) -> Callable[[qdrant_points.Point], bytes | None]:
+    """Return what says what is to stay of a point of a layer."""
+
+    def kept(point: qdrant_points.Point) -> bytes | None:
+        if layer == MEMORIES:
+            return None if point.point_id in removed.ids else point.raw
+        links = point.payload.get(LINKS)
+        if not isinstance(links, list) or removed.ids.isdisjoint(map(str, links)):
+            return point.raw
+        left = [link for link in links if str(link) not in removed.ids]
+        return qdrant_points.replace_payload(point.raw, {**point.payload, LINKS: left}) if left else None
+
+    return kept
 
 
 def _rows(connection: sqlite3.Connection, table: str, names: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -51,6 +52,24 @@ def agent(program, folder, **more):
         yield opened
     finally:
         opened.end()
+
+
+def killed_at(step, moment, words):
+    """Run a command that is killed before or after a step of a removal."""
+    program = (
+        "import os, signal\n"
+        "from memory_audit.jobs.connect.removal import withdraw\n"
+        "do = withdraw._Steps.do\n"
+        "def killed(self, name, work):\n"
+        f"    if name != {step!r}: return do(self, name, work)\n"
+        f"    if {moment == 'after'}: work()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "withdraw._Steps.do = killed\n"
+        "from memory_audit.jobs.cli.main import main\n"
+        "main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, *words], check=False, capture_output=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
 
 
 def needs(package):
