@@ -31,6 +31,7 @@ JSONL = "jsonl"
 SYSTEMS: Mapping[str, str] = MappingProxyType({
     "lancedb": "memory_audit.jobs.connect.systems.lancedb:LanceDB",
     "chatgpt": "memory_audit.jobs.connect.systems.chatgpt:ChatGPT",
+    "chroma": "memory_audit.jobs.connect.systems.chroma:Chroma",
     "claude": "memory_audit.jobs.connect.systems.claude:Claude",
     "langgraph": "memory_audit.jobs.connect.systems.langgraph:LangGraph",
     "markdown": "memory_audit.jobs.connect.systems.markdown:Markdown",

@@ -1,0 +1,329 @@
+"""The folder of a persistent Chroma (`chromadb.PersistentClient(path=…)`), without that client.
+
+    FOLDER/chroma.sqlite3
+        collections, segments, databases    which collection has which segments
+        embeddings, embedding_metadata(_array)    documents: ids, and all that was said of them
+        embedding_fulltext_search           the documents again, with an index of their letters
+        embeddings_queue                    every write since the vectors were last written to disk, with its text
+        max_seq_id                          how far each segment has read the queue
+    FOLDER/SEGMENT/                         vectors (`memory_audit.jobs.connect.chroma_index`)
+
+Opening a client writes to the file; reading does not. A deletion is what Chroma makes it: the rows go, and a record of
+it joins the queue, which every open index reads before it answers. That record stays: Chroma numbers writes from the
+last one in the queue, and passes over numbers that it has seen.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memory_audit.errors import UsageError
+from memory_audit.formats import outside_json
+from memory_audit.jobs.connect import chroma_index, sqlite_file
+from memory_audit.jobs.connect.connector import MEMORIES, Removed, Row
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+__all__ = ["DOCUMENT", "ChromaFolder", "Collection", "Going", "Item"]
+
+DOCUMENT = "chroma:document"
+"""Key of a document's text among its metadata."""
+
+QUEUE, SEARCH, VECTORS = "write queue", "full-text search", "vectors"
+LEFT = "leftovers of deleted documents"
+"""What Chroma itself leaves: vectors that are marked as deleted, and rows of earlier releases."""
+
+VALUES = ("string_value", "int_value", "float_value", "bool_value")
+TABLES = {
+    "databases": ("id", "name", "tenant_id"),
+    "collections": ("id", "name", "dimension", "database_id", "config_json_str", "schema_str"),
+    "segments": ("id", "type", "scope", "collection"),
+    "embeddings": ("id", "segment_id", "embedding_id", "seq_id", "created_at"),
+    "embedding_metadata": ("id", "key", *VALUES),
+    "embedding_metadata_array": ("id", "key", *VALUES),
+    "embedding_fulltext_search": ("string_value",),
+    "embeddings_queue": ("seq_id", "created_at", "operation", "topic", "id", "vector", "encoding", "metadata"),
+    "max_seq_id": ("segment_id", "seq_id"),
+}
+"""Of chromadb 1.5."""
+
+OTHERS = frozenset({
+    "migrations", "acquire_write", "collection_metadata", "segment_metadata", "tenants", "maintenance_log",
+    "embeddings_queue_config", *(f"embedding_fulltext_search_{part}" for part in (
+        "data", "idx", "content", "docsize", "config",
+    )),
+})  # fmt: skip
+"""Without memories, or read by SQLite itself."""
+
+KINDS = {
+    "METADATA": "urn:chroma:segment/metadata/sqlite", "VECTOR": "urn:chroma:segment/vector/hnsw-local-persisted",
+}  # fmt: skip
+TOPIC = "persistent://default/default/"
+DELETE = 3
+"""The operation of a deletion in the queue."""
+
+DETAILS = {"embedding_metadata": "id", "embedding_metadata_array": "id", "embedding_fulltext_search": "rowid"}
+"""Tables of what is said of a document, and their column with its row."""
+
+_NAME = re.compile("[0-9a-f-]{36}")
+"""Of a segment, and so of a folder."""
+
+
+Going = Mapping[str, AbstractSet[str]]
+"""Collection to the ids of the documents that go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """A collection and its segments."""
+
+    name: str
+    database: str
+    collection_id: str
+    documents: str
+    """Segment of its rows."""
+
+    vectors: str
+    """Segment, and folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A document."""
+
+    collection: str
+    name: str
+    created_at: str
+    """UTC, whole seconds, set by Chroma; it stays when the document is written again."""
+
+    fields: Mapping[str, Any]
+    """What was said of it, the text under DOCUMENT."""
+
+    @property
+    def raw(self) -> bytes:
+        """All of it; the vector is another row."""
+        return _raw(self.collection, self.name, self.created_at, dict(self.fields))
+
+
+class ChromaFolder:
+    """A folder, and the collections of it that are read."""
+
+    def __init__(self, folder: Path, chosen: Callable[[list[Collection]], Iterable[Collection]]) -> None:
+        self.folder = folder
+        self.database = folder / "chroma.sqlite3"
+        self._chosen = chosen
+
+    def check(self) -> None:
+        """Look whether all is as it is known.
+
+        Raises:
+            UsageError: tables, segments or an index of another form; see `chosen`.
+        """
+        with sqlite_file.reading(self.database) as connection:
+            for collection in self._collections(connection).values():
+                next(chroma_index.elements(self.folder / collection.vectors), None)
+
+    def items(self) -> Iterator[Item]:
+        """Yield all documents, in the order in which they were first written. Raises like `check`."""
+        with sqlite_file.reading(self.database) as connection:
+            yield from self._items(connection, self._collections(connection))
+
+    def rows(self, removed: Removed, going: Going, edited: Callable[[Item], Item] = lambda item: item) -> Iterator[Row]:
+        """Yield every row of the documents, the search, the queue, and the vectors.
+
+        Args:
+            removed: Whose texts go from the queue.
+            going: Which documents go.
+            edited: What is to stay of another one.
+        """
+        with sqlite_file.reading(self.database) as connection:
+            collections = self._collections(connection)
+            for item in self._items(connection, collections):
+                goes = item.name in going.get(item.collection, ())
+                yield Row(layer=MEMORIES, raw=item.raw, kept=None if goes else edited(item).raw)
+            yield from self._search(connection, collections, going)
+            for _, name, document, parts in self._queue(connection, collections):
+                left = (
+                    None
+                    if document in going.get(name, ())
+                    else _raw(name, document, *parts[:-1], _stripped(parts[-1], removed))
+                )
+                yield Row(layer=QUEUE, raw=_raw(name, document, *parts), kept=left)
+            for name, collection in collections.items():
+                for element in chroma_index.elements(self.folder / collection.vectors):
+                    raw = _raw(name, element.name, element.vector.hex())
+                    if _row_of(connection, collection.documents, element.name) is not None:
+                        yield Row(layer=VECTORS, raw=raw, kept=None if element.name in going.get(name, ()) else raw)
+                    elif not element.is_blank:
+                        yield Row(layer=LEFT, raw=raw, kept=None)
+
+    def delete(self, going: Going) -> None:
+        """Delete documents, as Chroma does it, and all earlier writes of them that wait in the queue."""
+        with sqlite_file.writing(self.database) as connection:
+            collections = self._collections(connection)
+            waiting: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+            for number, operation, topic, document in list(
+                sqlite_file.rows(connection, "embeddings_queue", ("operation", "topic", "id"))
+            ):
+                waiting[topic, document].append((number, operation))
+            for name, documents in going.items():
+                if name not in collections:
+                    continue
+                topic = TOPIC + collections[name].collection_id
+                for document in sorted(documents):
+                    row = _row_of(connection, collections[name].documents, document)
+                    writes = waiting[topic, document]
+                    if row is not None or (writes and writes[-1][1] != DELETE):
+                        connection.execute(
+                            "INSERT INTO embeddings_queue (seq_id, operation, topic, id, metadata) SELECT 1 + max("
+                            "(SELECT ifnull(max(seq_id), 0) FROM embeddings_queue), "
+                            "(SELECT ifnull(max(seq_id), 0) FROM max_seq_id)), ?, ?, ?, '{}'",
+                            (DELETE, topic, document),
+                        )
+                    _delete(connection, "embeddings_queue", (number for number, kind in writes if kind != DELETE))
+                    for table in (*DETAILS, "embeddings"):
+                        _delete(connection, table, () if row is None else (row,))
+
+    def clean(self, removed: Removed) -> None:
+        """Take texts out of what waits in the queue, and whatever is left of deleted documents."""
+        with sqlite_file.writing(self.database) as connection:
+            collections = self._collections(connection)
+            for number, _, _, parts in list(self._queue(connection, collections)):
+                if (left := _stripped(parts[-1], removed)) != parts[-1]:
+                    connection.execute("UPDATE embeddings_queue SET metadata = ? WHERE seq_id = ?", (left, number))
+            for table, key in DETAILS.items():
+                connection.execute(f"DELETE FROM {table} WHERE {key} NOT IN (SELECT id FROM embeddings)")  # noqa: S608 - of DETAILS
+            for collection in collections.values():
+                chroma_index.overwrite(
+                    self.folder / collection.vectors,
+                    lambda element, segment=collection.documents: _row_of(connection, segment, element.name) is None,
+                )
+
+    def erase(self) -> None:
+        """Rewrite the file, and the index of letters, in which deleted documents are struck out and stay."""
+        with sqlite_file.writing(self.database) as connection:
+            connection.execute("INSERT INTO embedding_fulltext_search(embedding_fulltext_search) VALUES ('rebuild')")
+        sqlite_file.erase(self.database)
+
+    def files(self) -> Iterator[Path]:
+        """Yield every file of the folder."""
+        yield from (path for path in sorted(self.folder.rglob("*")) if path.is_file())
+
+    def _collections(self, connection: sqlite3.Connection) -> dict[str, Collection]:
+        """Return the collections that are read, by their name. Raises like `check`."""
+        found = sqlite_file.columns(connection)
+        unknown = [
+            name for name in sorted(found.keys() - OTHERS | TABLES.keys()) if found.get(name) != TABLES.get(name)
+        ]
+        if unknown:
+            raise UsageError(
+                f"{self.database}: table {unknown[0]!r:.80} has {found.get(unknown[0])!s:.200}: of an unknown chromadb"
+            )
+        segments: dict[str, dict[str, str]] = defaultdict(dict)
+        for name, kind, scope, collection in connection.execute("SELECT id, type, scope, collection FROM segments"):
+            if KINDS.get(scope) != kind or not _NAME.fullmatch(name):
+                raise UsageError(f"{self.database}: segment {name!r:.60} of kind {kind!r:.80}: of an unknown chromadb")
+            segments[collection][scope] = name
+        asked = "SELECT c.name, d.name, c.id FROM collections c JOIN databases d ON d.id = c.database_id ORDER BY c.id"
+        every = [
+            Collection(
+                name=name, database=database, collection_id=number, documents=parts["METADATA"], vectors=parts["VECTOR"]
+            )
+            for name, database, number in connection.execute(asked).fetchall()
+            if (parts := segments[number]).keys() == KINDS.keys()
+        ]
+        return {collection.name: collection for collection in self._chosen(every)}
+
+    def _items(self, connection: sqlite3.Connection, collections: Mapping[str, Collection]) -> Iterator[Item]:
+        names = {collection.documents: collection.name for collection in collections.values()}
+        last = -1
+        while page := _page(connection, last):
+            for _, segment, name, created_at, fields in page:
+                if segment in names:
+                    yield Item(collection=names[segment], name=name, created_at=created_at, fields=fields)
+            last = page[-1][0]
+
+    @staticmethod
+    def _search(connection: sqlite3.Connection, collections: Mapping[str, Collection], going: Going) -> Iterator[Row]:
+        names = {collection.documents: collection.name for collection in collections.values()}
+        for row, text in sqlite_file.rows(connection, "embedding_fulltext_search", ("string_value",)):
+            asked = "SELECT segment_id, embedding_id FROM embeddings WHERE id = ?"
+            found = connection.execute(asked, (row,)).fetchone()
+            if found is None:
+                yield Row(layer=LEFT, raw=_raw(text), kept=None)
+            elif (name := names.get(found[0])) is not None:
+                raw = _raw(name, found[1], text)
+                yield Row(layer=SEARCH, raw=raw, kept=None if found[1] in going.get(name, ()) else raw)
+
+    @staticmethod
+    def _queue(
+        connection: sqlite3.Connection, collections: Mapping[str, Collection]
+    ) -> Iterator[tuple[int, str, str, tuple[Any, ...]]]:
+        """Yield number, collection, id and the rest of what waits in the queue, but for deletions."""
+        names = {TOPIC + collection.collection_id: collection.name for collection in collections.values()}
+        columns = ("topic", "id", "operation", "hex(vector)", "encoding", "metadata")
+        for number, topic, document, operation, *rest in sqlite_file.rows(connection, "embeddings_queue", columns):
+            if topic in names and operation != DELETE:
+                yield number, names[topic], document, (operation, *rest)
+
+
+def _page(connection: sqlite3.Connection, last: int) -> list[tuple[int, str, str, str, dict[str, Any]]]:
+    """Return some rows after one, each with all that was said of it at that moment."""
+    connection.execute("BEGIN")
+    try:
+        page = connection.execute(
+            "SELECT id, segment_id, embedding_id, created_at FROM embeddings WHERE id > ? ORDER BY id LIMIT ?",
+            (last, sqlite_file.PAGE),
+        ).fetchall()
+        fields: dict[int, dict[str, Any]] = defaultdict(dict)
+        bounds = (page[0][0], page[-1][0]) if page else (0, -1)
+        asked = f"SELECT id, key, {', '.join(VALUES)} FROM {{}} WHERE id BETWEEN ? AND ? ORDER BY id, key, rowid"  # noqa: S608 - of VALUES
+        for row, key, *values in connection.execute(asked.format("embedding_metadata_array"), bounds):
+            fields[row].setdefault(key, []).append(_value(*values))
+        for row, key, *values in connection.execute(asked.format("embedding_metadata"), bounds):
+            fields[row][key] = _value(*values)
+    finally:
+        connection.execute("COMMIT")
+    return [(*columns, fields[columns[0]]) for columns in page]
+
+
+def _value(text: str | None, whole: int | None, number: float | None, flag: int | None) -> Any:
+    if flag is not None:
+        return bool(flag)
+    return next((value for value in (text, whole, number) if value is not None), None)
+
+
+def _row_of(connection: sqlite3.Connection, segment: str, document: str | None) -> int | None:
+    asked = "SELECT id FROM embeddings WHERE segment_id = ? AND embedding_id = ?"
+    found = connection.execute(asked, (segment, document)).fetchone()
+    return None if found is None else int(found[0])
+
+
+def _delete(connection: sqlite3.Connection, table: str, rows: Iterable[int]) -> None:
+    key = {**DETAILS, "embeddings": "id", "embeddings_queue": "seq_id"}[table]
+    connection.executemany(f"DELETE FROM {table} WHERE {key} = ?", ((row,) for row in rows))  # noqa: S608 - as above
+
+
+def _stripped(metadata: str | None, removed: Removed) -> str | None:
+    """Return what a write in the queue says of its document, without what quotes a removed text."""
+    if metadata is None:
+        return None
+    said = outside_json.decode(metadata.encode(), "embeddings_queue")
+    left = {
+        key: value for key, value in said.items()
+        if not any(map(removed.is_in, value if isinstance(value, list) else (value,)))
+    }  # fmt: skip
+    return metadata if left == said else json.dumps(left, ensure_ascii=False)
+
+
+def _raw(*values: object) -> bytes:
+    return json.dumps(values, sort_keys=True).encode()
