@@ -130,7 +130,8 @@ class ChromaFolder:
         """
         with sqlite_file.reading(self.database) as connection:
             for collection in self._collections(connection).values():
-                next(chroma_index.elements(self.folder / collection.vectors), None)
+                with chroma_index.opened(self.folder / collection.vectors):
+                    pass
 
     def items(self) -> Iterator[Item]:
         """Yield all documents, in the order in which they were first written. Raises like `check`."""
@@ -158,13 +159,8 @@ class ChromaFolder:
                     else _raw(name, document, *parts[:-1], _stripped(parts[-1], removed))
                 )
                 yield Row(layer=QUEUE, raw=_raw(name, document, *parts), kept=left)
-            for name, collection in collections.items():
-                for element in chroma_index.elements(self.folder / collection.vectors):
-                    raw = _raw(name, element.name, element.vector.hex())
-                    if _row_of(connection, collection.documents, element.name) is not None:
-                        yield Row(layer=VECTORS, raw=raw, kept=None if element.name in going.get(name, ()) else raw)
-                    elif not element.is_blank:
-                        yield Row(layer=LEFT, raw=raw, kept=None)
+            for collection in collections.values():
+                yield from self._vectors(connection, collection, going)
 
     def delete(self, going: Going) -> None:
         """Delete documents, as Chroma does it, and all earlier writes of them that wait in the queue."""
@@ -203,15 +199,24 @@ class ChromaFolder:
             for table, key in DETAILS.items():
                 connection.execute(f"DELETE FROM {table} WHERE {key} NOT IN (SELECT id FROM embeddings)")  # noqa: S608 - of DETAILS
             for collection in collections.values():
-                chroma_index.overwrite(
-                    self.folder / collection.vectors,
-                    lambda element, segment=collection.documents: _row_of(connection, segment, element.name) is None,
-                )
+                chroma_index.overwrite(self.folder / collection.vectors, _live(connection, collection))
 
     def erase(self) -> None:
-        """Rewrite the file, and the index of letters, in which deleted documents are struck out and stay."""
+        """Rewrite the file, with the index of letters, in which deleted documents are struck out and stay.
+
+        Of the folders of vectors, room for more is blanked, and those of deleted collections go, which Chroma leaves.
+        """
         with sqlite_file.writing(self.database) as connection:
             connection.execute("INSERT INTO embedding_fulltext_search(embedding_fulltext_search) VALUES ('rebuild')")
+            known = {name for (name,) in connection.execute("SELECT id FROM segments")}
+            for folder in [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]:
+                files = [path for path in folder.iterdir() if path.name in chroma_index.FILES]
+                if folder.name in known:
+                    chroma_index.blank(folder)
+                elif len(files) == len(list(folder.iterdir())):
+                    for path in files:
+                        path.unlink()
+                    folder.rmdir()
         sqlite_file.erase(self.database)
 
     def files(self) -> Iterator[Path]:
@@ -264,6 +269,17 @@ class ChromaFolder:
                 raw = _raw(name, found[1], text)
                 yield Row(layer=SEARCH, raw=raw, kept=None if found[1] in going.get(name, ()) else raw)
 
+    def _vectors(self, connection: sqlite3.Connection, collection: Collection, going: Going) -> Iterator[Row]:
+        is_live = _live(connection, collection)
+        with chroma_index.opened(self.folder / collection.vectors) as index:
+            for element in index:
+                raw = _raw(collection.name, element.name, element.vector.hex())
+                if is_live(element):
+                    goes = element.name in going.get(collection.name, ())
+                    yield Row(layer=VECTORS, raw=raw, kept=None if goes else raw)
+                elif element.vector != index.stand_in(element, is_live):
+                    yield Row(layer=LEFT, raw=raw, kept=None)
+
     @staticmethod
     def _queue(
         connection: sqlite3.Connection, collections: Mapping[str, Collection]
@@ -302,10 +318,17 @@ def _value(text: str | None, whole: int | None, number: float | None, flag: int 
     return next((value for value in (text, whole, number) if value is not None), None)
 
 
-def _row_of(connection: sqlite3.Connection, segment: str, document: str | None) -> int | None:
+def _row_of(connection: sqlite3.Connection, segment: str, document: str) -> int | None:
     asked = "SELECT id FROM embeddings WHERE segment_id = ? AND embedding_id = ?"
     found = connection.execute(asked, (segment, document)).fetchone()
     return None if found is None else int(found[0])
+
+
+def _live(connection: sqlite3.Connection, collection: Collection) -> Callable[[chroma_index.Element], bool]:
+    """Return what tells whether a vector is that of a document."""
+    return lambda element: (
+        element.name is not None and _row_of(connection, collection.documents, element.name) is not None
+    )
 
 
 def _delete(connection: sqlite3.Connection, table: str, rows: Iterable[int]) -> None:

@@ -46,7 +46,6 @@ class Chroma:
         }),
         unreachable=(
             "Copies and backups of the folder, and snapshots of its file system.",
-            "Vectors in the folders of collections that were deleted, which Chroma leaves.",
             "Freed blocks of the file system or the disk, where a file was rewritten.",
             "What a framework keeps beside the folder, such as whole documents that these are parts of.",
             "Traces and logs of the agent, and what its model provider keeps.",
@@ -93,7 +92,7 @@ class Chroma:
         self.chroma.clean(removed)
 
     def erase(self) -> None:
-        """Rewrite the database."""
+        """Rewrite the database, and blank or remove what lies unused in the folders of vectors."""
         self.chroma.erase()
 
     def files(self) -> Iterator[Path]:

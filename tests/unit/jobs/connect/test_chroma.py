@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sqlite3
 import struct
@@ -99,12 +100,18 @@ def test_it_is_read_and_not_a_byte_of_it_changes(desk, run):
 def test_what_was_found_is_taken_out_of_rows_queue_search_and_vectors(audited, run):
     before = everything(audited / "agent")
     assert in_bytes(audited / "agent")
+    for path in (audited / "agent").glob("*/length.bin"):
+        with path.open("r+b") as file:  # as Chroma itself does at times, with whatever lies in its memory
+            file.seek(-len(POISON), os.SEEK_END)
+            file.write(POISON.encode())
+    assert len(list((audited / "agent").glob("*/header.bin"))) == 3
     code, out, err = run(*PURGE)
     assert code == 0, out + err
     receipt = json.loads(out)["withdrawal"]
     assert receipt["grades"] == CLEAN
     assert all(layer["othersUnchanged"] and not layer["heldAfter"] for layer in receipt["layers"])
     assert in_bytes(audited / "agent") == []
+    assert len(list((audited / "agent").glob("*/header.bin"))) == 2  # that of the deleted collection is gone, too
     before[0] = [row for row in before[0] if row[0] != ODD]
     assert everything(audited / "agent") == before
     with agent("chroma_agent.py", audited / "agent") as chroma:
