@@ -25,15 +25,23 @@ from typing import TYPE_CHECKING, Any
 
 from memory_audit.errors import UsageError
 from memory_audit.formats import outside_json
-from memory_audit.jobs.connect import chroma_index, sqlite_file
+from memory_audit.jobs.connect import chroma_index, open_files, sqlite_file
 from memory_audit.jobs.connect.connector import MEMORIES, Removed, Row
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
-__all__ = ["DOCUMENT", "ChromaFolder", "Collection", "Going", "Item"]
+__all__ = ["DATABASE", "DOCUMENT", "RESTART", "ChromaFolder", "Collection", "Going", "Item"]
+
+DATABASE = "chroma.sqlite3"
+RESTART = (
+    "Restart every process with the folder open: it may answer with removed ids, and write vectors again.",
+    "Only processes of this user on this machine were looked at.",
+)
+"""For `Facts`: Chroma takes no lock."""
 
 DOCUMENT = "chroma:document"
 """Key of a document's text among its metadata."""
@@ -119,7 +127,7 @@ class ChromaFolder:
 
     def __init__(self, folder: Path, chosen: Callable[[list[Collection]], Iterable[Collection]]) -> None:
         self.folder = folder
-        self.database = folder / "chroma.sqlite3"
+        self.database = folder / DATABASE
         self._chosen = chosen
 
     def check(self) -> None:
@@ -133,24 +141,33 @@ class ChromaFolder:
                 with chroma_index.opened(self.folder / collection.vectors):
                     pass
 
+    def names(self) -> list[str]:
+        """Return the names of the collections that are read. Raises like `check`."""
+        with sqlite_file.reading(self.database) as connection:
+            return list(self._collections(connection))
+
     def items(self) -> Iterator[Item]:
         """Yield all documents, in the order in which they were first written. Raises like `check`."""
         with sqlite_file.reading(self.database) as connection:
             yield from self._items(connection, self._collections(connection))
 
-    def rows(self, removed: Removed, going: Going, edited: Callable[[Item], Item] = lambda item: item) -> Iterator[Row]:
+    def rows(
+        self, removed: Removed, going: Going, edited: Callable[[Item], Item] = lambda item: item,
+        layer: Callable[[str], str] = lambda _: MEMORIES,
+    ) -> Iterator[Row]:  # fmt: skip
         """Yield every row of the documents, the search, the queue, and the vectors.
 
         Args:
             removed: Whose texts go from the queue.
             going: Which documents go.
             edited: What is to stay of another one.
+            layer: Of the documents of a collection.
         """
         with sqlite_file.reading(self.database) as connection:
             collections = self._collections(connection)
             for item in self._items(connection, collections):
                 goes = item.name in going.get(item.collection, ())
-                yield Row(layer=MEMORIES, raw=item.raw, kept=None if goes else edited(item).raw)
+                yield Row(layer=layer(item.collection), raw=item.raw, kept=None if goes else edited(item).raw)
             yield from self._search(connection, collections, going)
             for _, name, document, parts in self._queue(connection, collections):
                 left = (
@@ -189,6 +206,16 @@ class ChromaFolder:
                     for table in (*DETAILS, "embeddings"):
                         _delete(connection, table, () if row is None else (row,))
 
+    def unlist(self, collection: str, key: str, values: Iterable[str]) -> None:
+        """Take values out of a list that documents of a collection have."""
+        with sqlite_file.writing(self.database) as connection:
+            segment = self._collections(connection)[collection].documents
+            connection.executemany(
+                "DELETE FROM embedding_metadata_array WHERE key = ? AND string_value = ? AND id IN ("
+                "SELECT id FROM embeddings WHERE segment_id = ?)",
+                [(key, value, segment) for value in sorted(values)],
+            )
+
     def clean(self, removed: Removed) -> None:
         """Take texts out of what waits in the queue, and whatever is left of deleted documents."""
         with sqlite_file.writing(self.database) as connection:
@@ -218,6 +245,10 @@ class ChromaFolder:
                         path.unlink()
                     folder.rmdir()
         sqlite_file.erase(self.database)
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Look whether another process has a file of the folder open. Raises like `open_files.closed`."""
+        return open_files.closed(self.folder, self.files())
 
     def files(self) -> Iterator[Path]:
         """Yield every file of the folder."""
@@ -302,20 +333,15 @@ def _page(connection: sqlite3.Connection, last: int) -> list[tuple[int, str, str
         ).fetchall()
         fields: dict[int, dict[str, Any]] = defaultdict(dict)
         bounds = (page[0][0], page[-1][0]) if page else (0, -1)
-        asked = f"SELECT id, key, {', '.join(VALUES)} FROM {{}} WHERE id BETWEEN ? AND ? ORDER BY id, key, rowid"  # noqa: S608 - of VALUES
-        for row, key, *values in connection.execute(asked.format("embedding_metadata_array"), bounds):
-            fields[row].setdefault(key, []).append(_value(*values))
-        for row, key, *values in connection.execute(asked.format("embedding_metadata"), bounds):
-            fields[row][key] = _value(*values)
+        asked = f"SELECT id, key, coalesce({', '.join(VALUES)}), bool_value FROM {{}} WHERE id BETWEEN ? AND ?"  # noqa: S608 - of VALUES
+        arrays = asked.format("embedding_metadata_array") + " ORDER BY rowid"
+        for row, key, value, flag in connection.execute(arrays, bounds):
+            fields[row].setdefault(key, []).append(value if flag is None else bool(flag))
+        for row, key, value, flag in connection.execute(asked.format("embedding_metadata"), bounds):
+            fields[row][key] = value if flag is None else bool(flag)
     finally:
         connection.execute("COMMIT")
     return [(*columns, fields[columns[0]]) for columns in page]
-
-
-def _value(text: str | None, whole: int | None, number: float | None, flag: int | None) -> Any:
-    if flag is not None:
-        return bool(flag)
-    return next((value for value in (text, whole, number) if value is not None), None)
 
 
 def _row_of(connection: sqlite3.Connection, segment: str, document: str) -> int | None:

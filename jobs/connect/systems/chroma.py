@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from memory_audit.errors import UsageError
 from memory_audit.integrations.documents import TEXT_FIELDS
 from memory_audit.integrations.record import parts_of, utc_ms
-from memory_audit.jobs.connect import documents, open_files
-from memory_audit.jobs.connect.chroma_folder import DOCUMENT, ChromaFolder, Collection, Going
+from memory_audit.jobs.connect import documents
+from memory_audit.jobs.connect.chroma_folder import DOCUMENT, RESTART, ChromaFolder, Collection, Going
 from memory_audit.jobs.connect.connector import Facts, Removed, Row
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ class Chroma:
             "What a framework keeps beside the folder, such as whole documents that these are parts of.",
             "Traces and logs of the agent, and what its model provider keeps.",
         ),
-        restart=(
-            "Restart every process with the folder open: it may answer with removed ids, and write vectors again.",
-            "Only processes of this user on this machine were looked at.",
-        ),
+        restart=RESTART,
         guard_point="_add, _upsert and _update of the client's server",
     )  # fmt: skip
 
@@ -76,8 +73,8 @@ class Chroma:
                 yield replace(record, created_at_ms=utc_ms(item.created_at))
 
     def hold(self) -> AbstractContextManager[None]:
-        """Look whether a process has a file of the folder open: Chroma takes no lock."""
-        return open_files.closed(self.chroma.folder, self.chroma.files())
+        """Look whether another process has a file of the folder open: Chroma takes no lock."""
+        return self.chroma.hold()
 
     def rows(self, removed: Removed) -> Iterator[Row]:
         """Yield every row of the database, and every vector on disk."""
