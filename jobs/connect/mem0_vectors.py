@@ -64,7 +64,8 @@ def vectors_in(folder: Path, collection: str | None) -> Vectors:
 class InQdrant:
     """A local Qdrant."""
 
-    kind, restart = "local Qdrant, points v1", ()
+    kind = "local Qdrant, points v1"
+    restart: tuple[str, ...] = ()
 
     def __init__(self, folder: Path, collection: str | None) -> None:
         self.folder = folder
@@ -118,7 +119,8 @@ class InQdrant:
 class InChroma:
     """A persistent Chroma."""
 
-    kind, restart = "Chroma 1.5", RESTART
+    kind = "Chroma 1.5"
+    restart: tuple[str, ...] = RESTART
 
     def __init__(self, folder: Path, collection: str | None) -> None:
         self.collection = collection
