@@ -82,6 +82,13 @@ DELETE = 3
 DETAILS = {"embedding_metadata": "id", "embedding_metadata_array": "id", "embedding_fulltext_search": "rowid"}
 """Tables of what is said of a document, and their column with its row."""
 
+IS_LEFT = "NOT IN (SELECT id FROM embeddings)"
+NOTE_DELETION = (
+    "INSERT INTO embeddings_queue (seq_id, operation, topic, id, metadata) SELECT 1 + max("
+    "(SELECT ifnull(max(seq_id), 0) FROM embeddings_queue), (SELECT ifnull(max(seq_id), 0) FROM max_seq_id)), "
+    "?, ?, ?, '{}'"
+)
+
 _NAME = re.compile("[0-9a-f-]{36}")
 """Of a segment, and so of a folder."""
 
@@ -170,12 +177,13 @@ class ChromaFolder:
                 yield Row(layer=layer(item.collection), raw=item.raw, kept=None if goes else edited(item).raw)
             yield from self._search(connection, collections, going)
             for _, name, document, parts in self._queue(connection, collections):
-                left = (
-                    None
-                    if document in going.get(name, ())
-                    else _raw(name, document, *parts[:-1], _stripped(parts[-1], removed))
-                )
-                yield Row(layer=QUEUE, raw=_raw(name, document, *parts), kept=left)
+                left = _raw(name, document, *parts[:-1], _stripped(parts[-1], removed))
+                goes = document in going.get(name, ())
+                yield Row(layer=QUEUE, raw=_raw(name, document, *parts), kept=None if goes else left)
+            for table, key in DETAILS.items():
+                asked = f"SELECT * FROM {table} WHERE {key} {IS_LEFT}"  # noqa: S608 - of DETAILS
+                for values in connection.execute(asked):
+                    yield Row(layer=LEFT, raw=_raw(table, *values), kept=None)
             for collection in collections.values():
                 yield from self._vectors(connection, collection, going)
 
@@ -183,25 +191,20 @@ class ChromaFolder:
         """Delete documents, as Chroma does it, and all earlier writes of them that wait in the queue."""
         with sqlite_file.writing(self.database) as connection:
             collections = self._collections(connection)
+            topics = {
+                TOPIC + collections[name].collection_id: (collections[name].documents, documents)
+                for name, documents in going.items() if name in collections
+            }  # fmt: skip
             waiting: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-            for number, operation, topic, document in list(
-                sqlite_file.rows(connection, "embeddings_queue", ("operation", "topic", "id"))
-            ):
-                waiting[topic, document].append((number, operation))
-            for name, documents in going.items():
-                if name not in collections:
-                    continue
-                topic = TOPIC + collections[name].collection_id
+            columns = ("operation", "topic", "id")
+            for number, operation, topic, document in sqlite_file.rows(connection, "embeddings_queue", columns):
+                if topic in topics and document in topics[topic][1]:
+                    waiting[topic, document].append((number, operation))
+            for topic, (segment, documents) in topics.items():
                 for document in sorted(documents):
-                    row = _row_of(connection, collections[name].documents, document)
-                    writes = waiting[topic, document]
+                    row, writes = _row_of(connection, segment, document), waiting[topic, document]
                     if row is not None or (writes and writes[-1][1] != DELETE):
-                        connection.execute(
-                            "INSERT INTO embeddings_queue (seq_id, operation, topic, id, metadata) SELECT 1 + max("
-                            "(SELECT ifnull(max(seq_id), 0) FROM embeddings_queue), "
-                            "(SELECT ifnull(max(seq_id), 0) FROM max_seq_id)), ?, ?, ?, '{}'",
-                            (DELETE, topic, document),
-                        )
+                        connection.execute(NOTE_DELETION, (DELETE, topic, document))
                     _delete(connection, "embeddings_queue", (number for number, kind in writes if kind != DELETE))
                     for table in (*DETAILS, "embeddings"):
                         _delete(connection, table, () if row is None else (row,))
@@ -220,11 +223,14 @@ class ChromaFolder:
         """Take texts out of what waits in the queue, and whatever is left of deleted documents."""
         with sqlite_file.writing(self.database) as connection:
             collections = self._collections(connection)
-            for number, _, _, parts in list(self._queue(connection, collections)):
-                if (left := _stripped(parts[-1], removed)) != parts[-1]:
-                    connection.execute("UPDATE embeddings_queue SET metadata = ? WHERE seq_id = ?", (left, number))
+            changed = [
+                (left, number)
+                for number, _, _, parts in self._queue(connection, collections)
+                if (left := _stripped(parts[-1], removed)) != parts[-1]
+            ]
+            connection.executemany("UPDATE embeddings_queue SET metadata = ? WHERE seq_id = ?", changed)
             for table, key in DETAILS.items():
-                connection.execute(f"DELETE FROM {table} WHERE {key} NOT IN (SELECT id FROM embeddings)")  # noqa: S608 - of DETAILS
+                connection.execute(f"DELETE FROM {table} WHERE {key} {IS_LEFT}")  # noqa: S608 - of DETAILS
             for collection in collections.values():
                 chroma_index.overwrite(self.folder / collection.vectors, _live(connection, collection))
 
@@ -236,7 +242,9 @@ class ChromaFolder:
         with sqlite_file.writing(self.database) as connection:
             connection.execute("INSERT INTO embedding_fulltext_search(embedding_fulltext_search) VALUES ('rebuild')")
             known = {name for (name,) in connection.execute("SELECT id FROM segments")}
-            for folder in [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name) and path.is_dir()]:
+            for folder in self.folder.iterdir():
+                if not _NAME.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
+                    continue
                 files = [path for path in folder.iterdir() if path.name in chroma_index.FILES]
                 if folder.name in known:
                     chroma_index.blank(folder)
@@ -270,13 +278,17 @@ class ChromaFolder:
                 raise UsageError(f"{self.database}: segment {name!r:.60} of kind {kind!r:.80}: of an unknown chromadb")
             segments[collection][scope] = name
         asked = "SELECT c.name, d.name, c.id FROM collections c JOIN databases d ON d.id = c.database_id ORDER BY c.id"
-        every = [
-            Collection(
-                name=name, database=database, collection_id=number, documents=parts["METADATA"], vectors=parts["VECTOR"]
-            )
-            for name, database, number in connection.execute(asked).fetchall()
-            if (parts := segments[number]).keys() == KINDS.keys()
-        ]
+        every = []
+        for name, database, number in connection.execute(asked).fetchall():
+            parts = segments[number]
+            if parts.keys() != KINDS.keys():
+                raise UsageError(f"{self.database}: collection {name!r:.80} lacks a segment: of an unknown chromadb")
+            every.append(
+                Collection(
+                    name=name, database=database, collection_id=number, documents=parts["METADATA"],
+                    vectors=parts["VECTOR"],
+                )
+            )  # fmt: skip
         return {collection.name: collection for collection in self._chosen(every)}
 
     def _items(self, connection: sqlite3.Connection, collections: Mapping[str, Collection]) -> Iterator[Item]:
@@ -294,9 +306,7 @@ class ChromaFolder:
         for row, text in sqlite_file.rows(connection, "embedding_fulltext_search", ("string_value",)):
             asked = "SELECT segment_id, embedding_id FROM embeddings WHERE id = ?"
             found = connection.execute(asked, (row,)).fetchone()
-            if found is None:
-                yield Row(layer=LEFT, raw=_raw(text), kept=None)
-            elif (name := names.get(found[0])) is not None:
+            if found is not None and (name := names.get(found[0])) is not None:
                 raw = _raw(name, found[1], text)
                 yield Row(layer=SEARCH, raw=raw, kept=None if found[1] in going.get(name, ()) else raw)
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from memory_audit.errors import IncompleteError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
 __all__ = ["FILES", "Element", "Index", "blank", "opened", "overwrite"]
@@ -41,6 +41,7 @@ VERSION = 1
 COUNT, LINKS_AT, LINK_BYTES = struct.Struct("<H"), 4, 4
 LABEL = struct.Struct("<Q")
 LENGTH_BYTES = 4
+CHUNK = 1 << 20
 HEAD, DATA, LENGTHS, IDS = "header.bin", "data_level0.bin", "length.bin", "index_metadata.pickle"
 FILES = frozenset({HEAD, DATA, LENGTHS, IDS, "link_lists.bin"})
 
@@ -122,9 +123,9 @@ def overwrite(folder: Path, is_live: Callable[[Element], bool]) -> None:
         IncompleteError: the file cannot be written to.
     """
     with opened(folder) as index:
-        dead = (element for element in index if not is_live(element))
-        found = [(element.offset, index.stand_in(element, is_live)) for element in dead]
-    _write(folder / DATA, found)
+        if index.count:
+            dead = (element for element in index if not is_live(element))
+            _write(folder / DATA, ((element.offset, index.stand_in(element, is_live)) for element in dead))
 
 
 def blank(folder: Path) -> None:
@@ -137,7 +138,8 @@ def blank(folder: Path) -> None:
         return
     count, size, *_ = _header(folder)
     for path, used in ((folder / DATA, count * size), (folder / LENGTHS, count * LENGTH_BYTES)):
-        _write(path, [(used, bytes(max(0, path.stat().st_size - used)))])
+        end = path.stat().st_size if path.exists() else used
+        _write(path, ((start, bytes(min(CHUNK, end - start))) for start in range(used, end, CHUNK)))
 
 
 def _header(folder: Path) -> tuple[int, int, int, int]:
@@ -154,7 +156,7 @@ def _header(folder: Path) -> tuple[int, int, int, int]:
     return count, size, label_at, vector_at
 
 
-def _write(path: Path, parts: Sequence[tuple[int, bytes]]) -> None:
+def _write(path: Path, parts: Iterable[tuple[int, bytes]]) -> None:
     """Write bytes in place, each at its offset."""
     try:
         with path.open("r+b") as file:

@@ -28,7 +28,7 @@ def closed(folder: Path, files: Iterable[Path]) -> Iterator[None]:
     Raises:
         HeldError: one has; says which process.
     """
-    wanted = {(found.st_dev, found.st_ino) for file in files for found in [file.stat()]}
+    wanted = set(_numbers(files))
     for process in sorted(PROCESSES.glob("[0-9]*")):
         if process.name != str(os.getpid()) and not wanted.isdisjoint(_opened(process / "fd")):
             raise HeldError(f"{folder}: process {process.name} has it open: stop the agent, and start again")
@@ -37,7 +37,12 @@ def closed(folder: Path, files: Iterable[Path]) -> Iterator[None]:
 
 def _opened(handles: Path) -> Iterator[tuple[int, int]]:
     with suppress(OSError):  # the process is gone, or is another user's
-        for handle in handles.iterdir():
-            with suppress(OSError):  # it closed the file meanwhile
-                found = handle.stat()
-                yield found.st_dev, found.st_ino
+        yield from _numbers(handles.iterdir())
+
+
+def _numbers(files: Iterable[Path]) -> Iterator[tuple[int, int]]:
+    """Yield device and inode of files, but for those that are gone meanwhile."""
+    for file in files:
+        with suppress(OSError):
+            found = file.stat()
+            yield found.st_dev, found.st_ino
