@@ -8,6 +8,8 @@ import contextlib
 import hashlib
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -85,6 +87,13 @@ def digests(folder):
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def commands_of(page):
+    """Return the words of each command that a how-to page shows, without the program's name."""
+    text = (Path(__file__).parents[4] / "docs/howto" / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [shlex.split(line)[1:] for block in blocks for line in block.replace("\\\n", " ").splitlines()]
 
 
 @pytest.fixture(scope="session")
