@@ -100,7 +100,7 @@ class RunMetrics:
             with contextlib.suppress(AuditError):
                 durable.ensure_folder(self.file.parent)
                 durable.replace(check_place(self.file), generate_latest(registry), synced=False)
-        is_initialized = getattr(sys.modules.get("ray"), "is_initialized", None)  # None too while another thread imports
+        is_initialized = getattr(sys.modules.get("ray"), "is_initialized", None)  # also None as it loads
         if is_initialized is not None and is_initialized():
             self._tell_ray(registry.collect())
 

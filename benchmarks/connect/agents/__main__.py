@@ -103,9 +103,12 @@ def repaired(system: str, folder: Path, url: str, agents: str) -> dict[str, Any]
     began, owner = time.perf_counter(), OWNERS[system]
     _memaudit(folder, "keys", "new")
     _memaudit(folder, "import", place, "store")
-    _memaudit(folder, "events", "import", "store", "spans.jsonl", "--tenant", owner, "--labels", "labels.csv", "--out",
-              "events.jsonl")  # fmt: skip
-    _memaudit(folder, "audit", "store", "--events", "events.jsonl", "--config", "memaudit.yaml", "--out", "run")  # fmt: skip
+    commands = (
+        f"events import store spans.jsonl --tenant {owner} --labels labels.csv --out events.jsonl",
+        "audit store --events events.jsonl --config memaudit.yaml --out run",
+    )
+    for command in commands:
+        _memaudit(folder, *command.split())
     found = json.loads(_memaudit(folder, "report", "run", "--format", "json", "--tenant", owner))
     _memaudit(folder, "purge", "run", "store", "--to", place, "--backup-to", _recipient(folder), "--erase", "--apply")
     back = _memaudit(folder, "check-removed", "store", place)
