@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from benchmarks.harness.pages import headline
-from benchmarks.harness.pages.shown import bar, one, record, rows, table, thousands
-from benchmarks.harness.ten_seeds import TABLES, lines, markdown
+from benchmarks.harness.pages.shown import bar, one, rows, table, thousands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,36 +168,6 @@ def fragments() -> str:
     return table(head, lines)
 
 
-def calibration() -> str:
-    """Clean incidents that a calibrated threshold blames, and poison that it still finds."""
-    lines = [(item["name"], item["value"], item["unit"], item["limit"]) for item in record("calibration")["bars"]]
-    return table(("what", "measured", "", "bar"), lines)
-
-
-def published() -> str:
-    """Published methods on the same stores and events."""
-    totals: dict[tuple[str, int], dict[str, Counter[str]]] = {}
-    for row in rows("attribution_methods"):
-        if "victims" in row:
-            counts = {name: value for name, value in row.items() if isinstance(value, (int, float))}
-            store = totals.setdefault((row["kind"], row["poisons"]), {})
-            store.setdefault(row["method"], Counter()).update(counts)
-    lines = []
-    for (kind, poisons), methods in totals.items():
-        place = kind if not poisons else f"{kind}, {poisons} a question"
-        for method, total in methods.items():
-            name = "**MemAudit**" if method == "ours" else method
-            lines.append((
-                place, name, f"{total['there_removed']} of {total['there']}",
-                f"{total['poison_removed']} of {total['removed']}", thousands(total["calls"]),
-                thousands(total["computed_tokens"]),
-            ))  # fmt: skip
-            place = ""
-    head = ("store, planted", "method", "planted there, removed", "planted among the removed", "model calls",
-            "tokens computed")  # fmt: skip
-    return table(head, lines)
-
-
 def agents() -> str:
     """Two agents with real memory systems, poisoned and repaired."""
     lines = [
@@ -212,18 +180,8 @@ def agents() -> str:
     return table(head, lines)
 
 
-def ten_seeds() -> str:
-    """Show the paper's tables over ten seeds, each with its plot."""
-    parts = []
-    for number, (title, names, track) in TABLES.items():
-        if drawn := lines(track, names):
-            parts.append(f"### {title}\n\n{markdown(names, drawn)}\n\n![{title}](ten_seeds_{number}.svg)")
-    return "\n\n".join(parts)
-
-
 PARTS: dict[str, Callable[[], str]] = {
     "attack and repair": repair, "calls": calls, "probes": probes, "trace": trace, "peers": peers, "cost": cost,
     "clean stores": clean, "large tenants": large, "public stores": public_stores,
-    "fragments": fragments, "calibration": calibration, "published methods": published,
-    "agents": agents, "ten seeds": ten_seeds,
+    "fragments": fragments, "agents": agents,
 }  # fmt: skip

@@ -48,6 +48,11 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "ray_cost": (AUDIT, "What does Ray cost beside calls in one process, and what do more nodes gain?", NOTHING),
     "ray_serve": (AUDIT, "Would Ray Serve host the models better than actors?", "PyPI `ray[serve]`"),
     "whole_graph": (AUDIT, "What does the whole graph of a store cost, in one process and by Ray Data?", NOTHING),
+    "agents": (
+        AUDIT,
+        "Does an agent with mem0 or LangGraph do no harm after its repair?",
+        "packaged models, `make agents`",
+    ),
     "trace_import": (AUDIT, "What does it cost to make events of traces?", NOTHING),
     "hst_int8": (
         GUARD,
