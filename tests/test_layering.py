@@ -59,6 +59,10 @@ BEFORE: dict[str, tuple[str, ...]] = {
         "calibration_file", "config", "attribution", "consistency", "lineage", "snapshot", "result", "parquet",
         "fusion", "events", "counted", "formats", "text", "entry", "errors",
     ),
+    "scan": (
+        "report", "guard", "lineage", "consistency", "snapshot", "result", "formats", "text", "entry", "counted",
+        "errors",
+    ),
 }  # fmt: skip
 """Per part of `audit`, which others it may import: the data flow. A new part is a line here, on purpose."""
 

@@ -21,6 +21,7 @@ import numpy as np
 from memory_audit.consistency.distribution import CasDistribution, sampled
 from memory_audit.consistency.graph import ConsistencyGraph, build_graph
 from memory_audit.consistency.neighbours import Neighbours, nearest
+from memory_audit.consistency.restated import restated
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -72,6 +73,23 @@ class TenantGraph:
         firsts = np.array([first.setdefault(entry.text, place) for place, entry in enumerate(self.entries)], np.int64)
         _, nodes = np.unique(firsts, return_inverse=True)
         return nodes, np.unique(firsts)
+
+    @cached_property
+    def restated(self) -> NDArray[np.int64]:
+        """Shape (entries,): the place of the first entry that says the same; its own where none before it does.
+
+        Of an embedded graph. Entries of one text say the same; for others see `restated.restated`. What NLI said counts
+        where the whole graph was compared before this is asked for.
+        """
+        if self._vectors is None:
+            raise ValueError("what is said again is known once a graph is embedded")
+        nodes, firsts = self._nodes
+        whole = self._known is not None and self._known.neighbours.size == len(firsts)
+        known = self._known if whole else None
+        found = self.nearest() if known is None else known.neighbours
+        weights = None if known is None else known.contradiction
+        joined: NDArray[np.int64] = firsts[restated(self._vectors, self.texts, found, weights)[nodes]]
+        return joined
 
     @property
     def node_ids(self) -> list[str]:

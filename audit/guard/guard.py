@@ -20,6 +20,8 @@ may be used by many threads and event loops. Recent writes and refusals are kept
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -183,6 +185,22 @@ class WriteGuard:
         if known is not None and not known.joins:  # nothing to wait for
             return self._readers.run(steps)[0]
         return (await self._readers.run_beside(steps))[0]
+
+    def harms(self, entries: Sequence[Entry]) -> tuple[float, ...]:
+        """Return by entry how harmful what it teaches is, whatever was removed, in its worst form.
+
+        Args:
+            entries: Of any number, read in one call to the reader of behaviours.
+
+        Returns:
+            Log-odds in nats (`BehaviourFeatures.harm_nats`); -inf for an entry with nothing to read.
+
+        Raises:
+            ModelError: the model failed.
+        """
+        forms = [Write(entry).texts.forms[: self.settings.read_at_most] for entry in entries]
+        found = iter(self._readers.harms(list(itertools.chain.from_iterable(forms))))
+        return tuple(max(itertools.islice(found, len(texts)), default=-math.inf) for texts in forms)
 
     def close(self) -> None:
         """End the thread that talks to the model. Idempotent."""

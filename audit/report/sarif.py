@@ -1,21 +1,17 @@
-"""Findings as SARIF 2.1.0 (OASIS), for code-scanning dashboards.
+"""An audit's findings as SARIF 2.1.0 (OASIS), for code-scanning dashboards.
 
 One run holds all tenants. Rules with stable ids: `poisoned-memory` (an entry to remove), `harm-not-cleared` (an
 event that stays harmful) and, where there is one, `quarantined-memory` (an entry derived from a removed one that stays
 for now). Where lineage is known, the property bag of an entry's finding has its trust label and derivation path.
-Locations are relative URIs, `stores/<tenant>/<entry id>`, percent encoded. Fingerprints are SHA-256 over tenant, id and
-content hash, so a finding keeps its identity between runs. Content is redacted: no memory text, query or output is in
-the file.
+Fingerprints are SHA-256 over tenant, id and content hash, so a finding keeps its identity between runs. Content is
+redacted: no memory text, query or output is in the file.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
+from memory_audit.report.sarif_log import digest, location, message, sarif_log
 from memory_audit.report.untrusted import as_line
 from memory_audit.report.views import tenant_view
 from memory_audit.result import bounded_path
@@ -34,12 +30,10 @@ if TYPE_CHECKING:
         TrustLabel,
     )
 
-__all__ = ["MAX_RESULTS", "to_sarif"]
+__all__ = ["ENTRY_PRINT", "EVENT_PRINT", "entry_print", "event_print", "to_sarif"]
 
-MAX_RESULTS = 5_000
-"""GitHub keeps 5,000 results of a run, so more would be dropped there without a word."""
-
-SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+ENTRY_PRINT, EVENT_PRINT = "memauditEntry/v1", "memauditEvent/v1"
+"""Names of the fingerprints of a memory and of an event."""
 
 _RULES = (
     {
@@ -60,8 +54,6 @@ _RULES = (
         "defaultConfiguration": {"level": "warning"},
     },
 )
-
-_ESCAPES = str.maketrans({"\\": "\\\\", "[": "\\[", "]": "\\]", "{": "{{", "}": "}}"})
 
 _QUARANTINE_RULE = {
     "id": "quarantined-memory",
@@ -94,28 +86,15 @@ def to_sarif(result: AuditResult, read: ReadTenant, tool_version: str) -> str:
     entries.sort(key=lambda row: (row[1].score.rank, row[0], row[1].score.entry_id))
     results = [*events, *(_entry_result(tenant, memory) for tenant, memory in entries), *held]
     rules = [*_RULES, _QUARANTINE_RULE] if held else list(_RULES)
-    invocation: dict[str, object] = {"executionSuccessful": True}
-    if len(results) > MAX_RESULTS:
-        text = f"{len(results) - MAX_RESULTS} of {len(results)} findings are left out; see result.json of the run."
-        invocation["toolExecutionNotifications"] = [{"level": "warning", "message": _message(text)}]
-    log = {
-        "$schema": SCHEMA,
-        "version": "2.1.0",
-        "runs": [
-            {
-                "tool": {"driver": {"name": "MemAudit", "version": tool_version, "rules": rules}},
-                "automationDetails": {"id": f"memaudit/{quote(result.store, safe='', errors='replace')}"},
-                "invocations": [invocation],
-                "columnKind": "unicodeCodePoints",
-                "properties": {
-                    "snapshotVersion": result.snapshot_version,
-                    "snapshotSha256": as_line(result.snapshot_digest),
-                },
-                "results": results[:MAX_RESULTS],
-            }
-        ],
-    }
-    return json.dumps(log, indent=1, allow_nan=False) + "\n"
+    return sarif_log(
+        results,
+        rules,
+        automation="memaudit",
+        store=result.store,
+        snapshot=(result.snapshot_version, result.snapshot_digest),
+        tool_version=tool_version,
+        whole="result.json",
+    )
 
 
 def _is_of_interest(summary: TenantSummary) -> bool:
@@ -127,7 +106,7 @@ def _entry_result(tenant: str, memory: Removed) -> dict[str, object]:
     score = memory.score
     cmis = "unknown" if score.cmis is None else f"{score.cmis:.4g}"
     cas = "unknown" if score.cas is None else f"{score.cas:.4g}"
-    message = (
+    words = (
         f"Memory {as_line(score.entry_id)} of tenant {as_line(tenant)} is to be removed: "
         f"rank {score.rank}, score (DS) {score.ds:.4f}, influence (CMIS) {cmis}, inconsistency (CAS) {cas}. "
         f"Why: {as_line(memory.reason, 300) or 'not recorded'}. Its text is redacted."
@@ -137,13 +116,13 @@ def _entry_result(tenant: str, memory: Removed) -> dict[str, object]:
         "ruleIndex": 0,
         "level": "error",
         "rank": round(100 * min(max(score.ds, 0.0), 1.0), 4),
-        **_about_entry(tenant, score.entry_id, memory.text, message),
+        **_about_entry(tenant, score.entry_id, memory.text, words),
         **({} if memory.trust is None else _lineage(memory.trust, memory.path)),
     }
 
 
 def _quarantine_result(tenant: str, item: DescendantFinding, text: EntryText | None) -> dict[str, object]:
-    message = (
+    words = (
         f"Memory {as_line(item.entry_id)} of tenant {as_line(tenant)} is proposed for quarantine: "
         f"{as_line(item.reason, 300)}. Its text is redacted."
     )
@@ -151,18 +130,27 @@ def _quarantine_result(tenant: str, item: DescendantFinding, text: EntryText | N
         "ruleId": "quarantined-memory",
         "ruleIndex": len(_RULES),
         "level": "note",
-        **_about_entry(tenant, item.entry_id, text, message),
+        **_about_entry(tenant, item.entry_id, text, words),
         **_lineage(item.path[-1].trust, item.path),
     }
 
 
-def _about_entry(tenant: str, entry_id: str, text: EntryText | None, message: str) -> dict[str, object]:
-    content = _digest(*(("", "") if text is None else (text.request, text.response)))
+def _about_entry(tenant: str, entry_id: str, text: EntryText | None, words: str) -> dict[str, object]:
     return {
-        "message": _message(message),
-        "locations": [_location("stores", tenant, entry_id)],
-        "partialFingerprints": {"memauditEntry/v1": _digest(tenant, entry_id, content)},
+        "message": message(words),
+        "locations": [location("stores", tenant, entry_id)],
+        "partialFingerprints": {ENTRY_PRINT: entry_print(tenant, entry_id, text)},
     }
+
+
+def entry_print(tenant: str, entry_id: str, text: EntryText | None) -> str:
+    """Return the fingerprint of a memory that an audit told of."""
+    return digest(tenant, entry_id, digest(*(("", "") if text is None else (text.request, text.response))))
+
+
+def event_print(tenant: str, event_id: str) -> str:
+    """Return the fingerprint of an event."""
+    return digest(tenant, event_id)
 
 
 def _lineage(trust: TrustLabel, path: Sequence[LineageStep]) -> dict[str, object]:
@@ -179,35 +167,7 @@ def _event_result(tenant: str, event: EventFinding) -> dict[str, object]:
         "ruleId": "harm-not-cleared",
         "ruleIndex": 1,
         "level": "warning",
-        "message": _message(
-            f"Event {as_line(event.event_id)} of tenant {as_line(tenant)} stays harmful after removal."
-        ),
-        "locations": [_location("events", tenant, event.event_id)],
-        "partialFingerprints": {"memauditEvent/v1": _digest(tenant, event.event_id)},
+        "message": message(f"Event {as_line(event.event_id)} of tenant {as_line(tenant)} stays harmful after removal."),
+        "locations": [location("events", tenant, event.event_id)],
+        "partialFingerprints": {EVENT_PRINT: event_print(tenant, event.event_id)},
     }
-
-
-def _message(text: str) -> dict[str, str]:
-    """Return a message of plain text: no id in it is read as a placeholder or a link (SARIF 2.1.0 §3.11.5, §3.11.6)."""
-    return {"text": text.translate(_ESCAPES)}
-
-
-def _location(*parts: str) -> dict[str, object]:
-    return {"physicalLocation": {"artifactLocation": {"uri": "/".join(_segment(part) for part in parts)}}}
-
-
-def _segment(name: str) -> str:
-    """Percent-encode one path segment; a name with `..` in it is hashed, as some readers decode before they resolve."""
-    if any(part.strip(".") == "" for part in re.split(r"[/\\]", name)):
-        return f"sha256-{_digest(name)}"
-    return quote(name, safe="", errors="replace")
-
-
-def _digest(*parts: str) -> str:
-    """SHA-256 (hex) over length-prefixed parts, so that no two lists of parts give the same bytes."""
-    sha = hashlib.sha256()
-    for part in parts:
-        data = part.encode(errors="surrogatepass")
-        sha.update(len(data).to_bytes(8, "big"))
-        sha.update(data)
-    return sha.hexdigest()

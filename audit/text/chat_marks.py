@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["without_chat_marks"]
+__all__ = ["chat_marks", "without_chat_marks"]
+
+MAX_SHOWN = 40
+"""Characters of a mark that are told."""
 
 _ANGLED = (
     r"unk|pad|mask|cls|sep|sop|eop|(?:unk|pad|mask|cls|sep|bos|eos)_token|tool_call|tool_response|image|video|audio|"
@@ -36,3 +39,15 @@ _ENDS = re.compile(r"(?<=[|\uff5c])>")  # some models spell their marks with the
 def without_chat_marks(text: str) -> str:
     """Return the text with a space inside of each mark."""
     return _ENDS.sub(" >", _MARKS.sub(lambda mark: f"{mark[0]} ", text))
+
+
+def chat_marks(text: str) -> list[str]:
+    """Return the different marks of a text, each cut after MAX_SHOWN characters, in the order of their first place."""
+    return list(dict.fromkeys(_shown(text, mark.start()) for mark in _MARKS.finditer(text)))
+
+
+def _shown(text: str, start: int) -> str:
+    """Return a mark up to its end: `_MARKS` finds where one begins."""
+    piece = text[start : start + MAX_SHOWN]
+    end = re.search(r"[>\]]", piece)
+    return piece if end is None else piece[: end.end()]

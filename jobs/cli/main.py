@@ -22,6 +22,9 @@ from memory_audit.errors import DEFECT, AuditError, IncompleteError, UsageError
 from memory_audit.jobs.cli.audit import audit, calibrate, plan
 from memory_audit.jobs.cli.cluster import logs, status, submit
 from memory_audit.jobs.cli.export import export
+from memory_audit.jobs.cli.findings.accept import accept
+from memory_audit.jobs.cli.findings.diff import diff
+from memory_audit.jobs.cli.findings.scan import scan
 from memory_audit.jobs.cli.forget import forget
 from memory_audit.jobs.cli.gate import gate_app
 from memory_audit.jobs.cli.guard import guard_app
@@ -54,7 +57,7 @@ __all__ = ["app", "main"]
 
 INTERRUPTED = 130
 
-CONTINUED = frozenset({"audit", "calibrate", "demo", "events", "nightly", "offboard", "purge"})
+CONTINUED = frozenset({"audit", "calibrate", "demo", "events", "nightly", "offboard", "purge", "scan"})
 """Commands that the same command continues."""
 
 
@@ -224,8 +227,8 @@ keys_app.command("add")(keys_add)
 keys_app.command("revoke")(keys_revoke)
 keys_app.command("threshold")(keys_threshold)
 for command in (
-    verify, plan, audit, report, explain, purge, release, calibrate, nightly, render, export, vacuum, offboard, redate,
-    forget, doctor,
+    verify, scan, plan, audit, report, explain, diff, accept, purge, release, calibrate, nightly, render, export,
+    vacuum, offboard, redate, forget, doctor,
 ):  # fmt: skip
     app.command()(command)
 app.command("import")(import_)

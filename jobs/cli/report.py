@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 import typer
@@ -23,6 +23,7 @@ from memory_audit.jobs.run.run_audit import read_result
 from memory_audit.jobs.run.run_files import LOG_FILE, REPORT_FILE, RESULT_FILE, read_identity
 from memory_audit.jobs.run.run_findings import RunFindings, found_of_few
 from memory_audit.jobs.run.run_nights import read_nights, runs_of
+from memory_audit.jobs.scan.read_scan import is_scan, read_scan
 from memory_audit.provenance import durable
 from memory_audit.report.confidence import confidence_note, p_text
 from memory_audit.report.html import FEW, render_html, render_nights, report_files
@@ -31,17 +32,23 @@ from memory_audit.report.nights import compare
 from memory_audit.report.sarif import to_sarif
 from memory_audit.report.table import nights_table, render_table
 from memory_audit.report.untrusted import as_line
+from memory_audit.scan.forms.formats import FORMATS
+from memory_audit.scan.forms.table import scan_table
+from memory_audit.scan.verdicts import as_scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
     from memory_audit.attribution.trace import Asked, TraceLine
     from memory_audit.report.nights import Nights
-    from memory_audit.result import AuditResult
+    from memory_audit.result import AuditResult, TenantSummary
+    from memory_audit.scan.result import ScannedTenant
 
 __all__ = ["explain", "report"]
+
+T = TypeVar("T", "TenantSummary", "ScannedTenant")
 
 _PHASES = {
     "reproduction": "Does memory cause the harm?",
@@ -64,25 +71,28 @@ _PHASES = {
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folder; several, or a folder of runs, stand side by side.")],
-    form: Annotated[str, typer.Option("--format", "-f", help="table, json, html or sarif.")] = "table",
+    form: Annotated[str, typer.Option("--format", "-f", help=f"table, html, {', '.join(FORMATS)}.")] = "table",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: print.")] = None,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", help="Only this tenant; as json all that was found of it.")
+        str | None, typer.Option("--tenant", help="Only this tenant; of an audit as json all that was found of it.")
     ] = None,
 ) -> None:
     """Show a finished run again, or several nights side by side."""
-    check_choice("--format", form, "table", "json", "html", "sarif")
+    check_choice("--format", form, "table", "html", *FORMATS)
+    if len(runs) == 1 and is_scan(runs[0]):
+        _scan(runs[0], form, out, tenant)
+        return
     found = runs_of(runs)
     if len(found) > 1 or found != runs:
-        if form == "sarif" or tenant is not None:
-            raise UsageError("several nights have no --format sarif and no --tenant: name one run")
+        if form not in {"table", "html", "json"} or tenant is not None:
+            raise UsageError("several nights have the forms table, html and json, and no --tenant: name one run")
         _nights(compare(read_nights(found)), form, out)
         return
     (run,) = found
     result = read_result(run)
     read = RunFindings(run, result)
     if tenant is not None:
-        result = _only(result, tenant)
+        result = replace(result, tenants=_chosen(result.tenants, tenant))
     if form == "table":
         _print_table(render_table(result, read), out)
         return
@@ -91,9 +101,26 @@ def report(
         return
     if form == "json":
         text = to_json(result, found=found_of_few(result, read), indent=1) if tenant is None else _details(read, result)
+    elif form == "html":
+        text = render_html(result, read)
+    elif form == "sarif":
+        text = to_sarif(result, read, VERSION)
     else:
-        text = render_html(result, read) if form == "html" else to_sarif(result, read, VERSION)
+        text = FORMATS[form](as_scan(result, read), VERSION)
     _write(text, out)
+
+
+def _scan(run: Path, form: str, out: Path | None, tenant: str | None) -> None:
+    """Show a scan again."""
+    if form == "html":
+        raise UsageError(f"{run}: a scan has the forms table, {', '.join(FORMATS)}")
+    result = read_scan(run)
+    if tenant is not None:
+        result = replace(result, tenants=_chosen(result.tenants, tenant))
+    if form == "table":
+        _print_table(scan_table(result), out)
+        return
+    _write(FORMATS[form](result, VERSION), out)
 
 
 def _nights(nights: Nights, form: str, out: Path | None) -> None:
@@ -107,7 +134,7 @@ def _nights(nights: Nights, form: str, out: Path | None) -> None:
 
 def _print_table(table: RenderableType, out: Path | None) -> None:
     if out is not None:
-        raise UsageError("--format table is for the terminal; choose json, html or sarif to write a file")
+        raise UsageError("--format table is for the terminal; choose another to write a file")
     Console(soft_wrap=True).print(table)
 
 
@@ -121,11 +148,12 @@ def _write(text: str, out: Path | None) -> None:
     sys.stdout.buffer.flush()
 
 
-def _only(result: AuditResult, name: str) -> AuditResult:
-    chosen = tuple(tenant for tenant in result.tenants if tenant.tenant == name)
+def _chosen(tenants: Sequence[T], name: str) -> tuple[T, ...]:
+    """Return the one tenant of that name."""
+    chosen = tuple(tenant for tenant in tenants if tenant.tenant == name)
     if not chosen:
-        raise UsageError(f"--tenant: the run has no {name!r:.80}; events of {counted(len(result.tenants), 'tenant')}")
-    return replace(result, tenants=chosen)
+        raise UsageError(f"--tenant: the run has no {name!r:.80}; it is about {counted(len(tenants), 'tenant')}")
+    return chosen
 
 
 def _details(read: RunFindings, result: AuditResult) -> str:

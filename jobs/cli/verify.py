@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from memory_audit.provenance.trust_policy import TrustPolicy
     from memory_audit.snapshot.attest import Attestation
 
-__all__ = ["check_removed", "verify"]
+__all__ = ["check_removed", "open_judging_guard", "verify"]
 
 MAX_NAMED = 20
 """Returned memories in lines; --json has more."""
@@ -184,7 +184,7 @@ def check_removed(
         raise UsageError("jsonl: a file of entries is judged by `memaudit guard check FILE STORE`")
     now = now_ms()
     session = reading.open(store, now)
-    with _guard(session, read, backbone, backbone_key_env, embedder) as guarded:
+    with open_judging_guard(session, read, backbone, backbone_key_env, embedder) as guarded:
         found = {
             str(address): look_for_removed(
                 address.open(), str(address), session.snapshot, tenant=tenant, principal=principal, now_ms=now,
@@ -206,7 +206,7 @@ def check_removed(
 
 
 @contextlib.contextmanager
-def _guard(
+def open_judging_guard(
     session: StoreSession, mode: str | None, backbone: str, backbone_key_env: str | None, embedder: str
 ) -> Iterator[GuardedStore | None]:
     """Open a guard that holds refused records against no others; None where nothing is to be read."""

@@ -117,7 +117,7 @@ def facts_of(system: str) -> Facts:
     return facts
 
 
-def parse_options(words: Iterable[str]) -> dict[str, str]:
+def parse_options(words: Iterable[str], option: str = "--option") -> dict[str, str]:
     """Read `KEY=VALUE` words.
 
     Raises:
@@ -127,7 +127,7 @@ def parse_options(words: Iterable[str]) -> dict[str, str]:
     for word in words:
         key, sign, value = word.partition("=")
         if not key or not sign or key in found:
-            raise UsageError(f"--option {word!r:.120} is no KEY=VALUE, or is given twice")
+            raise UsageError(f"{option} {word!r:.120} is no KEY=VALUE, or is given twice")
         found[key] = value
     return found
 

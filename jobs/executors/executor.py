@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from memory_audit.attribution.replays.ablation import Outcome
     from memory_audit.jobs.executors.replay_group import Program, ReplayGroup
+    from memory_audit.models.loading import Part
     from memory_audit.models.protocols import Embedder, EntailmentModel, Generator
 
 __all__ = ["Executor", "Work"]
@@ -26,6 +27,11 @@ class Work(Protocol[T_co]):
     @property
     def memory_bytes(self) -> int:
         """About how much main memory it takes."""
+        ...
+
+    @property
+    def parts(self) -> frozenset[Part]:
+        """Which models it asks: the others are not started for it."""
         ...
 
     def __call__(self, executor: Executor) -> T_co:

@@ -171,10 +171,10 @@ class RayExecutor(_OnPools):
         """See `Executor.each`; each work is a task, those given first are begun first."""
         if not works:
             return
-        roles: tuple[Role, ...] = ("embedder", "nli")
-        if not _behind_url(self._specs):
-            roles = ("backbone", *roles)
-        pools = {role: self._of(role).pool for role in roles}
+        parts = {part for work in works for part in work.parts}
+        if _behind_url(self._specs):
+            parts.discard("backbone")
+        pools = {part: self._of(part).pool for part in sorted(parts)}
         waiting = deque(works)
         tasks: dict[Any, Work[T]] = {}
         alone_s = 0.0

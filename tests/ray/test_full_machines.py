@@ -41,6 +41,10 @@ class OnSmallDisk:
     def memory_bytes(self) -> int:
         return self.work.memory_bytes  # type: ignore[no-any-return]
 
+    @property
+    def parts(self) -> Any:
+        return self.work.parts
+
     def __call__(self, executor: Any) -> Any:
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (self.most_bytes, before[1]))

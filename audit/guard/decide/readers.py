@@ -121,6 +121,19 @@ class Readers:
             found = await asyncio.to_thread(self._advance, steps, step)
         return found.result
 
+    def harms(self, texts: Sequence[str]) -> list[float]:
+        """Return the log-odds in nats that what each text teaches is harmful.
+
+        Raises:
+            ModelError: the reader failed.
+        """
+        self._count(texts)
+        found: list[float] = []
+        for start in range(0, len(texts), _READ_AT_ONCE):
+            part = texts[start : start + _READ_AT_ONCE]
+            found += [reading.harm_nats for reading in checked_features(self._behaviours.read(part), len(part), 0)]
+        return found
+
     def close(self) -> None:
         """End the thread that talks to the model. Idempotent."""
         if self._owns_thread:

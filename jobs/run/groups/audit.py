@@ -35,6 +35,7 @@ from memory_audit.jobs.run.run_seal import Part
 from memory_audit.jobs.watching.progress import overheard, say
 from memory_audit.jobs.watching.status import StatusFile
 from memory_audit.jobs.watching.tally import Tally
+from memory_audit.models.loading import EVERY_PART
 from memory_audit.provenance import durable
 from memory_audit.report.json import MAX_BYTES, from_json, to_json
 from memory_audit.report.tables import FOLDER
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from memory_audit.jobs.run.groups.plan import Group
     from memory_audit.jobs.run.reuse import EarlierRun
     from memory_audit.jobs.run.run_seal import Codes
+    from memory_audit.models.services.places import Role
     from memory_audit.request import AuditRequest
     from memory_audit.result import AuditResult
 
@@ -147,6 +149,11 @@ class GroupAudit:
     def memory_bytes(self) -> int:
         """See `memory_audit.jobs.executors.executor.Work`."""
         return self.group.memory_bytes
+
+    @property
+    def parts(self) -> frozenset[Role]:
+        """See `memory_audit.jobs.executors.executor.Work`."""
+        return EVERY_PART
 
     def __call__(self, executor: Executor) -> GroupFound:
         """Audit the group, telling RUN/at-work meanwhile.

@@ -65,8 +65,8 @@ def backbone():
 
 
 @pytest.fixture
-def run(tmp_path):
-    """Run blocks of a language from a page in one folder, and return what each printed."""
+def place(tmp_path):
+    """An empty folder, and an environment in which `memaudit` is a command and nothing of this machine is known."""
     commands = tmp_path / "bin"
     commands.mkdir()
     program = "import sys; from memory_audit.jobs.command import main; sys.argv[0] = 'memaudit'; main()"
@@ -80,6 +80,13 @@ def run(tmp_path):
         "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
     }  # fmt: skip
     environment["PYTHONPATH"] = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(ROOT)])
+    return folder, environment
+
+
+@pytest.fixture
+def run(place):
+    """Run blocks of a language from a page in one folder, and return what each printed."""
+    folder, environment = place
 
     def blocks(page, language, changed=lambda block: block):
         text = (DOCS / page).read_text(encoding="utf-8")
@@ -113,6 +120,18 @@ def test_the_audits_tutorial_removes_the_memory_behind_the_harm(run, backbone):
 
     assert any('"entry_id": "m-3"' in text and "removed_at_ms" in text for text in told)
     assert read == "2 ['m-1', 'm-2', 'm-4', 'm-5']\n['m-3']\n"
+
+
+def test_the_page_on_scans_finds_what_it_shows_and_nothing_new_afterwards(run):
+    def with_stand_ins(block: str) -> str:
+        fakes = "printf 'nli: fake\\nembedder: fake\\n' > memaudit.yaml\n"
+        return fakes + re.sub(r"(memaudit scan .*)", r"\1 --local --quiet", block)
+
+    first, second = run("howto/scan.md", "sh", with_stand_ins)
+    assert "chat-tokens" in first
+    assert "copies" in first
+    assert "known" in second
+    assert " new" not in second.splitlines()[-2]
 
 
 def test_the_page_on_traces_makes_an_event_of_them(run):

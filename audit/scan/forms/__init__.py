@@ -1,0 +1,1 @@
+"""What a scan found, in the forms that other programs and people read."""

@@ -1,0 +1,1 @@
+"""Commands about findings, of scans and audits."""
