@@ -32,8 +32,9 @@ PYTEST = $(BIN)/python -m pytest -n 2
 
 .PHONY: audit look test agents check lint docs bars tables setup constraints lists
 
+# Modules are compiled as they are first imported, also where Python is told to keep nothing of that.
 audit: $(STAMP)
-	$(BIN)/memaudit demo
+	PYTHONDONTWRITEBYTECODE= $(BIN)/memaudit demo
 
 look: $(LOOK_STAMP)
 	$(BIN)/memaudit demo --recorded look-run
