@@ -3,7 +3,8 @@
 Layout, under `cache_dir()`:
 
     models/NAME/            a finished Hugging Face folder, with DIGEST_FILE in it
-    building/NAME/          work in progress; what an interruption left there is removed by the next start
+    building/NAME/PID/      work in progress; what an interruption left there is removed by the next start, and what
+                            was started by a process that was killed, and lives on, finds its folder gone
     locks/NAME.lock         held (flock) while NAME is built; freed by the kernel when its holder dies
     digests/KEY.json        digests of folders that are not ours to write in
 
@@ -103,15 +104,16 @@ def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
     A second process waits for the first, then finds `final` there: look before building. The work folder is empty.
     """
     root = cache_dir()
-    final, work = root / "models" / name, root / "building" / name
-    with locked(name, final.parent, work.parent):
+    final, building = root / "models" / name, root / "building" / name
+    work = building / str(os.getpid())
+    with locked(name, final.parent, building.parent):
         if is_finished(final):
             yield work, final
             return
-        if work.exists():
-            shutil.rmtree(work)
+        if building.exists():
+            shutil.rmtree(building)
         require_space(root, needed_bytes, f"assemble {name}")
-        work.mkdir()
+        work.mkdir(parents=True)
         yield work, final
         out = work / "out"
         if not (out / DIGEST_FILE).exists():
@@ -123,7 +125,7 @@ def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
             shutil.rmtree(final)
         out.rename(final)
         _sync(final.parent)
-        shutil.rmtree(work)
+        shutil.rmtree(building)
 
 
 def write_record(out: Path, name: str, sha256: str) -> None:

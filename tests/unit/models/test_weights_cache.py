@@ -89,6 +89,29 @@ def test_a_build_that_is_killed_leaves_no_model_and_the_next_one_is_whole(cache:
     assert [path.name for path in cache.rglob("*half*")] == []
 
 
+ORPHAN = """
+import os, pathlib, signal, subprocess, sys
+from memory_audit.models.weights.cache import build_folder
+with build_folder("tiny", 1000) as (work, final):
+    (work / "out").mkdir()
+    late = "import pathlib, sys; sys.stdin.read(); pathlib.Path(sys.argv[1]).write_bytes(b'half')"
+    child = [sys.executable, "-c", late, str(work / "out" / "model.safetensors")]
+    subprocess.Popen(child, stdin=0, stdout=1, stderr=subprocess.DEVNULL)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_build_had_started_and_lives_on_writes_into_no_later_one(cache: Path):
+    killed = subprocess.Popen([sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert killed.wait() == -signal.SIGKILL
+    with build_folder("tiny", ROOM) as (work, final):
+        write_model(work / "out")
+        killed.communicate()  # the child goes on, and has ended when what it writes to is closed
+        assert (work / "out" / "model.safetensors").read_bytes() == b"weights"
+    assert (final / "model.safetensors").read_bytes() == b"weights"
+    assert not any((cache / "building").iterdir())
+
+
 BUILDER = """
 import sys, time
 from pathlib import Path
