@@ -95,6 +95,7 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "crash": (SYSTEMS, "Is anything lost when a publisher is killed?", NOTHING),
     "house": (SYSTEMS, "How large is the code, and what does it cost to install and import?", NOTHING),
     "house_suite": (SYSTEMS, "How long does the test suite take?", NOTHING),
+    "first_verdict": (SYSTEMS, "What does a new clone cost until its first verdict?", "a network"),
     "ways": (SYSTEMS, "What do a write and an audit cost, and how does the code hold together?", NOTHING),
     "fuzz": (SYSTEMS, "Does any decoder fail in a way that is not ours?", NOTHING),
     "nli_throughput": (SYSTEMS, "How fast is NLI?", DATA),
