@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Check", "examine"]
 
-NEEDED_DISK_GIB = 8
-"""Both packaged backbones as bfloat16, and room for runs."""
+NEEDED_DISK_GIB = 5
+"""The packaged backbone as it is served, on a GPU as bfloat16, and room for runs."""
 
 NEEDED_MEMORY_GIB = 12
 """The 1.5B backbone, its prefix cache, and the NLI model and the readers of behaviours beside it."""

@@ -64,3 +64,19 @@ def test_every_node_of_the_example_cluster_gets_ray_and_the_command():
     for commands in (cluster["head_setup_commands"], cluster["worker_setup_commands"]):
         extras = re.search(r"/memaudit\[([a-z,-]+)\]", " ".join(commands))[1].split(",")
         assert {"ray", "typer"} <= set().union(*map(brought, extras))
+
+
+@pytest.mark.parametrize(("file", "more"), [("requirements-cpu.txt", ""), ("requirements-test.txt", ",dev")])
+def test_the_lists_that_make_installs_are_what_is_required_and_are_pinned(file, more):
+    """Where this fails `make lists` writes them anew, once what is new is installed."""
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    extras, unused = (re.search(rf"^{name} := (.*)$", makefile, re.MULTILINE)[1] for name in ("EXTRAS", "UNUSED"))
+    command = [sys.executable, str(REPOSITORY / ".ci" / "installs.py"), extras + more, *unused.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    listed = (REPOSITORY / file).read_text(encoding="utf-8")
+    assert done.stdout == listed
+    names = {line.split("==")[0] for line in listed.splitlines()[1:]}
+    pins = (REPOSITORY / "constraints.txt").read_text(encoding="utf-8")
+    pinned = {re.sub(r"[-_.]+", "-", name).lower() for name in re.findall(r"^(.+)==", pins, re.MULTILINE)}
+    assert not names - pinned
+    assert not names & set(unused.split())

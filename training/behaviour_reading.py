@@ -61,7 +61,7 @@ from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.activations.behaviour_reader import FIRST, SECOND, read_weights, weights_of
 from memory_audit.models.activations.hidden_states import READING
 from memory_audit.models.weights.cache import cache_dir, folder_id
-from memory_audit.models.weights.packaged import ensure
+from memory_audit.models.weights.packaged import ensure_packed
 from training.behaviours.corpus import HELD, notes, scenarios
 from training.behaviours.fitting import fitted_reader
 from training.behaviours.fitting_states import FittingStates
@@ -113,7 +113,7 @@ def main() -> None:
         weights = replace(weights, curve=replace(scores.curve, threshold_nats=refused, doubt_nats=doubted))
     threshold, doubt = weights.curve.threshold_nats, weights.curve.doubt_nats
     config = {
-        "backbone": folder_id(ensure(source.backbone)), "layer": source.layer, "scenarios": len(found),
+        "backbone": folder_id(ensure_packed(source.backbone)), "layer": source.layer, "scenarios": len(found),
         "notes": len(notes()), "held": len(held), "held_notes": len(later), "most_false": options.most_false,
         "most_doubted": options.most_doubted, "fit": repr(Fit()), "adapting": repr(first),
         "further": repr(further), "curve": repr(weights.curve),
@@ -147,7 +147,7 @@ def _fitted(
     reporter: Reporter,
 ) -> tuple[Fitted, dict[str, NDArray[np.float32]]]:
     """Fit, going on from checkpoints in the user's cache if they are of the same texts and settings."""
-    folder = ensure(source.backbone)
+    folder = ensure_packed(source.backbone)
     states = FittingStates(folder, source.layer, device=device)
     of_all: list[object] = [folder_id(folder), READING, source.layer, repr(Fit())]
     of_all += [[[note.text, note.bad] for note in noted], [scenario.texts for scenario in found]]

@@ -31,7 +31,7 @@ from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.models.activations.hazard_probe import PROBE_FILE
 from memory_audit.models.activations.hidden_states import BACKBONE, LAYER, READING, WHOLE_TOKENS, HiddenStates
 from memory_audit.models.weights.cache import cache_dir, folder_id
-from memory_audit.models.weights.packaged import ensure
+from memory_audit.models.weights.packaged import ensure_packed
 from training.label_calibration import LabelledText, calibration_texts
 from training.texts import read_texts
 
@@ -85,7 +85,7 @@ def fit_probe(states: NDArray[np.float32], truth: NDArray[np.bool_]) -> tuple[ND
 
 def kept_states(texts: Sequence[str], reporter: Reporter) -> NDArray[np.float32]:
     """Return each text's mean state, shape (texts, hidden), from the cache where it was read before."""
-    folder = ensure(BACKBONE)
+    folder = ensure_packed(BACKBONE)
     path = cache_dir() / f"hazard_states-{folder_id(folder).replace('@', '-')}-{LAYER}-{READING}.npz"
     known: dict[str, NDArray[np.float32]] = {}
     if path.is_file():
@@ -121,7 +121,8 @@ def main() -> None:
     trades = np.array([item.trade for item in training] + ["calibration texts"] * len(calibration))
     kinds = np.array([item.kind for item in training] + [""] * len(calibration))
     config = {
-        "backbone": folder_id(ensure(BACKBONE)), "layer": LAYER, "training": len(training), "taxonomy": taxonomy.digest
+        "backbone": folder_id(ensure_packed(BACKBONE)), "layer": LAYER, "training": len(training),
+        "taxonomy": taxonomy.digest,
     }  # fmt: skip
     results = ResultFile("hazard_probing", "python -m training.hazard_probing", config, fresh=True)
     own = trades != "calibration texts"

@@ -31,12 +31,14 @@ JSONL = "jsonl"
 SYSTEMS: Mapping[str, str] = MappingProxyType({
     "lancedb": "memory_audit.jobs.connect.systems.lancedb:LanceDB",
     "chatgpt": "memory_audit.jobs.connect.systems.chatgpt:ChatGPT",
+    "chroma": "memory_audit.jobs.connect.systems.chroma:Chroma",
     "claude": "memory_audit.jobs.connect.systems.claude:Claude",
     "langgraph": "memory_audit.jobs.connect.systems.langgraph:LangGraph",
     "markdown": "memory_audit.jobs.connect.systems.markdown:Markdown",
     "mem0": "memory_audit.jobs.connect.systems.mem0:Mem0",
     "openmemory": "memory_audit.jobs.connect.systems.openmemory:OpenMemory",
     "postgres": "memory_audit.jobs.connect.systems.postgres:Postgres",
+    "qdrant": "memory_audit.jobs.connect.systems.qdrant:Qdrant",
 })  # fmt: skip
 """Name to module and class. The class is made of a place and a record of its options, `Options` in the module."""
 

@@ -187,15 +187,14 @@ def check_removed(  # noqa: PLR0913 - what is checked, against what, and as whos
 def _beside(source: Source, back: Mapping[str, Record]) -> dict[str, dict[str, int]]:
     """Return the side tables that hold the text of each record, where the source has such."""
     rows = getattr(source, "rows", None)
-    if rows is None:
+    if rows is None or not back:
         return {}
+
+    def held(*texts: str) -> Counter[str]:
+        looked = rows(Removed(records=(), texts_only=texts))
+        return Counter(row.layer for row in looked if row.layer != MEMORIES and row.kept != row.raw)
+
+    always = held()  # what goes whatever is removed, such as older versions
     return {
-        name: dict(
-            Counter(
-                row.layer
-                for row in rows(Removed(records=(), texts_only=(record.text, *record.spellings)))
-                if row.layer != MEMORIES and row.kept != row.raw
-            )
-        )
-        for name, record in islice(back.items(), MAX_TRACED)
+        name: dict(held(record.text, *record.spellings) - always) for name, record in islice(back.items(), MAX_TRACED)
     }

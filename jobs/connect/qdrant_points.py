@@ -26,13 +26,14 @@ from memory_audit.errors import HeldError, UsageError
 from memory_audit.formats import outside_json
 from memory_audit.formats.outside_file import read_at_most
 from memory_audit.jobs.connect import sqlite_file
+from memory_audit.jobs.connect.connector import Row
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["Point", "collections", "delete_points", "held", "points", "replace_payload", "storage_of"]
+__all__ = ["Point", "collections", "held", "points", "replace_payload", "rewrite", "rows", "storage_of"]
 
 MAX_META_BYTES = 16 << 20
 TABLES = {"points": ("id", "point")}
@@ -167,9 +168,30 @@ def points(connection: sqlite3.Connection, where: Path, *, served: bool = True) 
             yield _point(row, blob, where)
 
 
-def delete_points(connection: sqlite3.Connection, rows: Iterable[int]) -> None:
-    """Delete rows."""
-    connection.executemany("DELETE FROM points WHERE rowid = ?", ((row,) for row in rows))
+def rows(storage: Path, layer: str, kept: Callable[[Point], bytes | None]) -> Iterator[Row]:
+    """Yield every row of a collection's file, hidden ones too, with what is to stay of it. Raises like `points`."""
+    with sqlite_file.reading(storage) as connection:
+        for point in points(connection, storage, served=False):
+            yield Row(layer=layer, raw=point.raw, kept=kept(point))
+
+
+def rewrite(storage: Path, kept: Callable[[Point], bytes | None]) -> None:
+    """Leave of each row of a collection's file what is to stay of it.
+
+    Raises:
+        UsageError: as `points`.
+        HeldError, IncompleteError: as `sqlite_file.writing`.
+    """
+    with sqlite_file.writing(storage) as connection:
+        gone, changed = [], []
+        for point in points(connection, storage, served=False):
+            left = kept(point)
+            if left is None:
+                gone.append((point.row,))
+            elif left != point.raw:
+                changed.append((left, point.row))
+        connection.executemany("DELETE FROM points WHERE rowid = ?", gone)
+        connection.executemany("UPDATE points SET point = ? WHERE rowid = ?", changed)
 
 
 def replace_payload(raw: bytes, payload: dict[str, Any]) -> bytes:

@@ -94,14 +94,14 @@ class RunMetrics:
         """Write all figures as they are now."""
         from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - few commands need it
 
-        ray = sys.modules.get("ray")
         registry = CollectorRegistry()
         registry.register(self)
         if self.file is not None:
             with contextlib.suppress(AuditError):
                 durable.ensure_folder(self.file.parent)
                 durable.replace(check_place(self.file), generate_latest(registry), synced=False)
-        if ray is not None and ray.is_initialized():
+        is_initialized = getattr(sys.modules.get("ray"), "is_initialized", None)  # also None as it loads
+        if is_initialized is not None and is_initialized():
             self._tell_ray(registry.collect())
 
     def collect(self) -> Iterator[Metric]:

@@ -18,6 +18,7 @@ from memory_audit.models.libraries.library_noise import without_bars
 from memory_audit.models.libraries.telemetry import tell_nobody
 from memory_audit.models.text_tokens import read_as_text
 from memory_audit.models.weights.coder import coder_folder
+from memory_audit.models.weights.packed_weights import packed_layers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,7 +80,7 @@ class HiddenStates:
     def __init__(self, folder: Path, layer: int = LAYER, *, window: int = WINDOW_TOKENS) -> None:
         tell_nobody()
         import torch  # noqa: PLC0415 - heavy, and loaded when the first text is read
-        from transformers import AutoConfig, AutoModel, AutoTokenizer, logging  # noqa: PLC0415
+        from transformers import AutoConfig, AutoModel, AutoTokenizer, Qwen2Model, logging  # noqa: PLC0415
 
         said = logging.get_verbosity()
         logging.set_verbosity_error()  # it would list the layers left out
@@ -90,10 +91,12 @@ class HiddenStates:
                 config.layer_types = config.layer_types[:layer]
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder)
             read_as_text(self._tokenizer)
+            weights = packed_layers(folder, layer)
             with without_bars():
-                model: Any = AutoModel.from_pretrained(
-                    folder, config=config, dtype=torch.bfloat16, attn_implementation="sdpa"
-                )
+                model: Any = (AutoModel if weights is None else Qwen2Model).from_pretrained(
+                    folder if weights is None else None, config=config, state_dict=weights, dtype=torch.bfloat16,
+                    attn_implementation="sdpa",
+                )  # fmt: skip
         except AuditError:
             raise
         except Exception as error:  # transformers, safetensors and torch have a kind each for a damaged folder

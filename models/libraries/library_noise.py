@@ -29,9 +29,14 @@ _FILTERS = (
 )
 
 
+_OF_TRITON = ("vllm.triton_utils.importing", "torch._library.triton")
+"""Loggers that miss it. It has no CPU backend."""
+
+
 def quiet_imports() -> None:
     """Silence what importing vLLM logs on a CPU. Idempotent, and imports nothing."""
-    logging.getLogger("vllm.triton_utils.importing").setLevel(logging.ERROR)  # Triton has no CPU backend
+    for name in _OF_TRITON:
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def quiet_vllm() -> None:

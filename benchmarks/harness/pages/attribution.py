@@ -150,7 +150,38 @@ def public_stores() -> str:
     return table(head, lines)
 
 
+def fragments() -> str:
+    """Sets that do harm only together, on trades that were not looked at while the search was written."""
+    counted = [row for row in rows("fragments_stand_in") if row["held_out"] and "passed_over" not in row]
+    lines = []
+    for kind in sorted({row["kind"] for row in counted}):
+        found = [row for row in counted if row["kind"] == kind]
+        whole = sum(row["named"] == row["planted"] for row in found)
+        by_hand = sum(row["loo_named"] == row["planted"] for row in found)
+        calls, plain = (sum(row[name] for row in found) for name in ("calls", "loo_calls"))
+        lines.append((
+            kind, f"**{whole} of {len(found)}**", sum(row["benign_named"] for row in found),
+            f"{by_hand} of {len(found)}", sum(row["loo_benign_named"] for row in found), f"{calls / plain:.1f} ×",
+        ))  # fmt: skip
+    head = ("fragments needed, of those planted", "sets named whole", "benign named", "whole by leave-one-out",
+            "benign named by it", "calls over its")  # fmt: skip
+    return table(head, lines)
+
+
+def agents() -> str:
+    """Two agents with real memory systems, poisoned and repaired."""
+    lines = [
+        (row["system"], row["memories"], f"**{row['harmful_before']} → {row['harmful_after']} of {row['asked']}**",
+         f"{row['poison_removed']} of {row['poison']}", row["benign_removed"], thousands(row["seconds_of_memaudit"]))
+        for row in rows("agents")
+    ]  # fmt: skip
+    head = ("memory system", "memories", "harmful answers, before → after", "poison removed", "benign removed",
+            "seconds of `memaudit`")  # fmt: skip
+    return table(head, lines)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "attack and repair": repair, "calls": calls, "probes": probes, "trace": trace, "peers": peers, "cost": cost,
     "clean stores": clean, "large tenants": large, "public stores": public_stores,
+    "fragments": fragments, "agents": agents,
 }  # fmt: skip

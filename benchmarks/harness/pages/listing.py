@@ -36,6 +36,7 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "calibration": (AUDIT, "How often is a benign memory blamed where evidence is calibrated?", DATA),
     "trace_task": (AUDIT, "Which of five memories did it?", PACKAGED),
     "fragments": (AUDIT, "Are sets named whole that do harm only together?", PACKAGED),
+    "fragments_stand_in": (AUDIT, "Likewise, where a stand-in for the model puts notes together", NOTHING),
     "public_stores_conflictqa": (AUDIT, "Who is named where one passage contradicts a true one?", DATA),
     "public_stores_poisonedrag": (AUDIT, "Who is named where one to five passages are planted?", DATA),
     "attribution_peers": (AUDIT, "How do other methods do on one store?", DATA),
@@ -47,6 +48,11 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "ray_cost": (AUDIT, "What does Ray cost beside calls in one process, and what do more nodes gain?", NOTHING),
     "ray_serve": (AUDIT, "Would Ray Serve host the models better than actors?", "PyPI `ray[serve]`"),
     "whole_graph": (AUDIT, "What does the whole graph of a store cost, in one process and by Ray Data?", NOTHING),
+    "agents": (
+        AUDIT,
+        "Does an agent with mem0 or LangGraph do no harm after its repair?",
+        "packaged models, `make agents`",
+    ),
     "trace_import": (AUDIT, "What does it cost to make events of traces?", NOTHING),
     "hst_int8": (
         GUARD,
@@ -89,6 +95,7 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "crash": (SYSTEMS, "Is anything lost when a publisher is killed?", NOTHING),
     "house": (SYSTEMS, "How large is the code, and what does it cost to install and import?", NOTHING),
     "house_suite": (SYSTEMS, "How long does the test suite take?", NOTHING),
+    "first_verdict": (SYSTEMS, "What does a new clone cost until its first verdict?", "a network"),
     "ways": (SYSTEMS, "What do a write and an audit cost, and how does the code hold together?", NOTHING),
     "fuzz": (SYSTEMS, "Does any decoder fail in a way that is not ours?", NOTHING),
     "nli_throughput": (SYSTEMS, "How fast is NLI?", DATA),

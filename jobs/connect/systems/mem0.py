@@ -1,8 +1,8 @@
-"""mem0 (open source) over a local Qdrant: `mem0:FOLDER`, the `path` of its vector store's configuration.
+"""mem0 (open source): `mem0:FOLDER`, the `path` of its vector store's configuration, a local Qdrant or a Chroma.
 
-    FOLDER/collection/mem0/storage.sqlite             memories: payload data, user_id, agent_id, run_id, created_at, …
-    FOLDER/collection/mem0_entities/storage.sqlite    entities, each with the ids of the memories it was found in
-    history.db                                        history (all texts a memory ever had), messages (raw turns)
+    collection mem0             memories: payload data, user_id, agent_id, run_id, created_at, …
+    collection mem0_entities    entities, each with the ids of the memories it was found in
+    history.db                  history (all texts a memory ever had), messages (raw turns)
 
 mem0 itself is not imported: it would ask for models, send telemetry and lock the folder. Its `created_at`, owners and
 role may have been set by whoever wrote the memory. The extractor is given the last ten raw messages of an owner, so
@@ -12,6 +12,7 @@ that a removed memory comes back from there: `messages` is a side table like `hi
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,9 @@ import msgspec
 
 from memory_audit.errors import UsageError
 from memory_audit.integrations.mem0 import record_of
-from memory_audit.jobs.connect import qdrant_points, sqlite_file
-from memory_audit.jobs.connect.connector import MEMORIES, Facts, Removed, Row
+from memory_audit.jobs.connect import sqlite_file
+from memory_audit.jobs.connect.connector import Facts, Removed, Row
+from memory_audit.jobs.connect.mem0_vectors import vectors_in
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,13 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["Mem0", "Options"]
 
 NONE = "none"
-LINKS = "linked_memory_ids"
-ENTITIES = "_entities"
-"""After the name of a collection: that of its entities."""
-
-TELEMETRY = "mem0migrations"
-"""A collection of mem0's own, without memories."""
-
 HISTORY = {
     "history": (
         "id", "memory_id", "old_memory", "new_memory", "event", "created_at", "updated_at", "is_deleted", "actor_id",
@@ -65,7 +60,7 @@ class Mem0:
     """A mem0 store."""
 
     facts = Facts(
-        written_for="mem0ai 2.2.1, qdrant-client 1.20.0",
+        written_for="mem0ai 2.2.1, qdrant-client 1.20.0, chromadb 1.5.9",
         vouched=MappingProxyType({
             "record_id": "system", "text": "model", "owner": "caller", "writer": "caller", "created_at_ms": "caller",
             "metadata": "caller",
@@ -81,32 +76,27 @@ class Mem0:
     def __init__(self, place: str, options: Options) -> None:
         self.folder = Path(place)
         self.options = options
+        self.vectors = vectors_in(self.folder, options.collection)
+        self.facts = replace(self.facts, restart=self.vectors.restart)
 
     def schema(self) -> str:
         """Name what is there. Raises like `Source.schema`."""
-        storage = self._storage()
-        with sqlite_file.reading(storage) as connection:
-            next(qdrant_points.points(connection, storage), None)
+        self.vectors.check()
         self._history(needed=False)
-        return "mem0 2 over local Qdrant, points v1"
+        return f"mem0 2 over {self.vectors.kind}"
 
     def records(self) -> Iterator[Record]:
-        """Yield all memories, by the time of their last write."""
-        storage = self._storage()
-        with sqlite_file.reading(storage) as connection:
-            for point in qdrant_points.points(connection, storage):
-                yield record_of(point.point_id, point.payload, f"{storage}: row {point.row}")
+        """Yield all memories, in the order of their vector store."""
+        for name, payload, where in self.vectors.memories():
+            yield record_of(name, payload, where)
 
     def hold(self) -> AbstractContextManager[None]:
-        """Take the lock of the folder, as the agent's client does."""
-        return qdrant_points.held(self.folder)
+        """Keep the agent out of the vector store, or look whether it has that open."""
+        return self.vectors.hold()
 
     def rows(self, removed: Removed) -> Iterator[Row]:
-        """Yield every point, entity, and row of history.db."""
-        for storage, layer in self._storages():
-            with sqlite_file.reading(storage) as connection:
-                for point in qdrant_points.points(connection, storage, served=False):
-                    yield Row(layer=layer, raw=point.raw, kept=_kept_point(point, layer, removed))
+        """Yield every row of the vector store and of history.db."""
+        yield from self.vectors.rows(removed)
         if (history := self._history()) is not None:
             with sqlite_file.reading(history) as connection:
                 for layer, names in HISTORY.items():
@@ -115,15 +105,13 @@ class Mem0:
                         yield Row(layer=layer, raw=_raw(row), kept=None if kept is None else _raw(kept))
 
     def delete(self, removed: Removed) -> None:
-        """Delete the points of the memories, also those that a later one of the same id hides."""
-        self._rewrite(self._storage(), MEMORIES, removed)
+        """Delete the memories."""
+        self.vectors.delete(removed)
 
     def clean(self, removed: Removed) -> None:
-        """Clean history.db, and the links of entities; an entity that no memory is left of goes."""
+        """Clean history.db, and the side tables of the vector store: entities, and what that keeps besides."""
         history = self._history()
-        for storage, layer in self._storages():
-            if layer != MEMORIES:
-                self._rewrite(storage, layer, removed)
+        self.vectors.clean(removed)
         if history is None:
             return
         with sqlite_file.writing(history) as connection:
@@ -140,55 +128,16 @@ class Mem0:
 
     def erase(self) -> None:
         """Rewrite every file."""
-        for path in self._databases():
-            sqlite_file.erase(path)
+        self.vectors.erase()
+        if (history := self._history()) is not None:
+            sqlite_file.erase(history)
 
     def files(self) -> Iterator[Path]:
         """Yield every file of the folder, and history.db with what lies beside it."""
         below = [path for path in sorted(self.folder.rglob("*")) if path.is_file()]
         yield from below
-        for path in self._databases():
-            yield from (file for file in sqlite_file.files_of(path) if file not in below)
-
-    def _rewrite(self, storage: Path, layer: str, removed: Removed) -> None:
-        with sqlite_file.writing(storage) as connection:
-            gone, changed = [], []
-            for point in qdrant_points.points(connection, storage, served=False):
-                kept = _kept_point(point, layer, removed)
-                if kept is None:
-                    gone.append(point.row)
-                elif kept != point.raw:
-                    changed.append((kept, point.row))
-            qdrant_points.delete_points(connection, gone)
-            connection.executemany("UPDATE points SET point = ? WHERE rowid = ?", changed)
-
-    def _databases(self) -> list[Path]:
-        history = self._history()
-        return [*(storage for storage, _ in self._storages()), *([] if history is None else [history])]
-
-    def _storages(self) -> list[tuple[Path, str]]:
-        """Return the file of the memories, and that of their entities where there is one, with their layers."""
-        collection = self._collection()
-        entities = collection + ENTITIES
-        found = [(qdrant_points.storage_of(self.folder, collection), MEMORIES)]
-        if entities in qdrant_points.collections(self.folder):
-            found.append((qdrant_points.storage_of(self.folder, entities), "entities"))
-        return found
-
-    def _collection(self) -> str:
-        names = [
-            name for name in qdrant_points.collections(self.folder) if not name.endswith(ENTITIES) and name != TELEMETRY
-        ]
-        chosen = self.options.collection or (names[0] if len(names) == 1 else None)
-        if chosen not in names:
-            raise UsageError(
-                f"{self.folder}: collections {', '.join(map(repr, sorted(names)))[:200] or 'none'}: name that of the "
-                "memories with --option collection=NAME"
-            )
-        return chosen
-
-    def _storage(self) -> Path:
-        return qdrant_points.storage_of(self.folder, self._collection())
+        if (history := self._history()) is not None:
+            yield from (file for file in sqlite_file.files_of(history) if file not in below)
 
     def _history(self, *, needed: bool = True) -> Path | None:
         """Return history.db; None where there is none, and none is needed.
@@ -212,17 +161,6 @@ class Mem0:
         if tables != HISTORY:
             raise UsageError(f"{found}: tables {tables!s:.300}, expected those of mem0 2: {', '.join(HISTORY)}")
         return found
-
-
-def _kept_point(point: qdrant_points.Point, layer: str, removed: Removed) -> bytes | None:
-    """Return what is to stay of a point."""
-    if layer == MEMORIES:
-        return None if point.point_id in removed.ids else point.raw
-    links = point.payload.get(LINKS)
-    if not isinstance(links, list) or removed.ids.isdisjoint(map(str, links)):
-        return point.raw
-    left = [link for link in links if str(link) not in removed.ids]
-    return qdrant_points.replace_payload(point.raw, {**point.payload, LINKS: left}) if left else None
 
 
 def _rows(connection: sqlite3.Connection, table: str, names: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any]]]:

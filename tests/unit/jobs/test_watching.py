@@ -6,7 +6,9 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 import pyarrow.parquet as pq
@@ -219,6 +221,13 @@ def test_groups_at_work_elsewhere_are_counted_and_nothing_is_taken_back(tmp_path
         work.write()
     assert samples(metrics)["memaudit_run_done_total", "replay"] == 14
     assert groups_at_work(tmp_path / "run") == {}
+
+
+def test_figures_are_written_while_another_thread_imports_ray(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))  # as it is until its own first line is done
+    metrics = RunMetrics(Tally(), "/store", tmp_path / "run.prom")
+    metrics.write()
+    assert samples(metrics.file)["memaudit_run_active",] == 1
 
 
 def test_a_stage_that_fails_waits_for_nothing_and_its_error_is_counted(tmp_path):

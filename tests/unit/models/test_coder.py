@@ -33,7 +33,7 @@ def folder_of(tmp_path):
 @pytest.fixture
 def packaged(monkeypatch, tmp_path):
     """The packaged weights are installed; nothing is assembled."""
-    monkeypatch.setattr(coder, "ensure", lambda name, _progress=None: tmp_path / "packaged" / name)
+    monkeypatch.setattr(coder, "ensure_packed", lambda name, _progress=None: tmp_path / "packaged" / name)
     monkeypatch.setattr(coder, "installed", lambda _: True)
     return tmp_path / "packaged" / "0.5b"
 

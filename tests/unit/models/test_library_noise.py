@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from memory_audit.models.embedding import SentenceEmbedder
+from memory_audit.models.libraries import library_noise
 from memory_audit.models.libraries.library_noise import quiet_vllm, without_bars
 from memory_audit.models.weights.packaged import ensure
 
@@ -43,10 +44,11 @@ def environment(monkeypatch):
     for name in ("PYTHONWARNINGS", "TORCH_CPP_LOG_LEVEL"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    level = logging.getLogger("vllm.triton_utils.importing").level
+    levels = {name: logging.getLogger(name).level for name in library_noise._OF_TRITON}
     with warnings.catch_warnings():
         yield monkeypatch
-    logging.getLogger("vllm.triton_utils.importing").setLevel(level)
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 def said_by_a_child():

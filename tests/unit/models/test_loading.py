@@ -110,8 +110,8 @@ def assembled(monkeypatch, tmp_path):
         names.append(name)
         return tmp_path
 
-    for module in ("memory_audit.models.loading", "memory_audit.models.weights.coder"):
-        monkeypatch.setattr(f"{module}.ensure", record)
+    monkeypatch.setattr("memory_audit.models.loading.ensure", record)
+    monkeypatch.setattr("memory_audit.models.weights.coder.ensure_packed", record)
     return names
 
 

@@ -53,8 +53,8 @@ def assembled(monkeypatch, tmp_path):
         names.append(name)
         return tmp_path
 
-    for user in ("memory_audit.models.loading", "memory_audit.models.weights.coder"):
-        monkeypatch.setattr(f"{user}.ensure", record)
+    monkeypatch.setattr("memory_audit.models.loading.ensure", record)
+    monkeypatch.setattr("memory_audit.models.weights.coder.ensure_packed", record)
     monkeypatch.setattr("memory_audit.models.weights.coder.installed", lambda _: True)
     monkeypatch.setattr(module, "load_behaviour_reader", lambda _: FakeBehaviourReader())
     monkeypatch.setattr(module, "load_embedder", lambda _: FakeEmbedder())
@@ -152,8 +152,8 @@ def test_what_hazards_are_read_with_is_assembled_with_progress_before_it_is_name
         assembled.setdefault(name, progress is not None)
         return folder
 
-    for user in ("memory_audit.models.loading", "memory_audit.models.weights.coder"):
-        monkeypatch.setattr(f"{user}.ensure", ensure)
+    monkeypatch.setattr("memory_audit.models.loading.ensure", ensure)
+    monkeypatch.setattr("memory_audit.models.weights.coder.ensure_packed", ensure)
     monkeypatch.setattr("memory_audit.models.weights.coder.installed", lambda _: True)
     monkeypatch.setattr(module, "require_vllm", lambda _: None)  # that it is not there is not what is tested
     packaged = ModelSpecs(backbone="packaged:1.5b", embedder=NONE)

@@ -6,21 +6,19 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
 from collections import namedtuple
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from memory_audit.errors import ModelError, UsageError
 from memory_audit.models.weights.cache import (
     DIGEST_FILE,
     build_folder,
-    copy_checked,
+    check_joined,
     folder_id,
     is_finished,
     require_space,
@@ -36,30 +34,16 @@ def write_model(folder: Path, weights: bytes = b"weights") -> None:
     (folder / "model.safetensors").write_bytes(weights)
 
 
-@settings(deadline=None, max_examples=40)
-@given(parts=st.lists(st.binary(max_size=50), min_size=1, max_size=5), left=st.binary(max_size=250))
-def test_a_copy_is_whole_whatever_one_that_was_cut_off_left(parts: list[bytes], left: bytes):
-    whole = b"".join(parts)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        sources = [folder / f"part{number}" for number in range(len(parts))]
-        for source, content in zip(sources, parts, strict=True):
-            source.write_bytes(content)
-        (folder / "model.gguf.partial").write_bytes(left)
-        copied: list[int] = []
-        copy_checked(
-            sources, folder / "model.gguf", hashlib.sha256(whole).hexdigest(), lambda _w, done, _t: copied.append(done)
-        )
-        assert (folder / "model.gguf").read_bytes() == whole
-        assert not (folder / "model.gguf.partial").exists()
-        assert copied[-1:] == [len(whole)] * bool(whole)
-
-
-def test_copy_refuses_wrong_bytes_and_keeps_nothing_of_them(tmp_path: Path):
-    (tmp_path / "part").write_bytes(b"tampered")
-    with pytest.raises(ModelError, match=r"sha256 .* expected 00.*reinstall"):
-        copy_checked([tmp_path / "part"], tmp_path / "model.gguf", "00", lambda *_: None)
-    assert [path.name for path in tmp_path.iterdir()] == ["part"]
+def test_parts_are_checked_as_one_file(tmp_path: Path):
+    parts = [tmp_path / name for name in ("one", "two")]
+    for part in parts:
+        part.write_bytes(part.name.encode() * 3)
+    steps: list[tuple[str, int, int]] = []
+    whole = b"oneoneonetwotwotwo"
+    check_joined(parts, hashlib.sha256(whole).hexdigest(), "tiny", lambda *step: steps.append(step))
+    assert steps[-1] == ("checking the parts of tiny", len(whole), len(whole))
+    with pytest.raises(ModelError, match=r"^tiny: its parts have sha256 .* expected 00; reinstall"):
+        check_joined(parts[::-1], "00", "tiny", lambda *_: None)
 
 
 def test_a_build_that_fails_leaves_no_model_and_the_next_begins_anew(cache: Path):
@@ -83,6 +67,49 @@ def test_a_folder_without_its_digest_file_is_built_again(cache: Path):
     with build_folder("tiny", ROOM) as (work, final):
         write_model(work / "out", b"whole")
     assert (final / "model.safetensors").read_bytes() == b"whole"
+
+
+KILLED = """
+import os, signal
+from memory_audit.models.weights.cache import build_folder
+with build_folder("tiny", 1000) as (work, final):
+    (work / "out").mkdir()
+    (work / "out" / "model.safetensors").write_bytes(b"half of the wei")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_build_that_is_killed_leaves_no_model_and_the_next_one_is_whole(cache: Path):
+    assert subprocess.run([sys.executable, "-c", KILLED], check=False).returncode == -signal.SIGKILL
+    assert not any((cache / "models").iterdir())
+    with build_folder("tiny", ROOM) as (work, final):
+        assert not any(work.iterdir())
+        write_model(work / "out")
+    assert (final / "model.safetensors").read_bytes() == b"weights"
+    assert [path.name for path in cache.rglob("*half*")] == []
+
+
+ORPHAN = """
+import os, pathlib, signal, subprocess, sys
+from memory_audit.models.weights.cache import build_folder
+with build_folder("tiny", 1000) as (work, final):
+    (work / "out").mkdir()
+    late = "import pathlib, sys; sys.stdin.read(); pathlib.Path(sys.argv[1]).write_bytes(b'half')"
+    child = [sys.executable, "-c", late, str(work / "out" / "model.safetensors")]
+    subprocess.Popen(child, stdin=0, stdout=1, stderr=subprocess.DEVNULL)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_build_had_started_and_lives_on_writes_into_no_later_one(cache: Path):
+    killed = subprocess.Popen([sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert killed.wait() == -signal.SIGKILL
+    with build_folder("tiny", ROOM) as (work, final):
+        write_model(work / "out")
+        killed.communicate()  # the child goes on, and has ended when what it writes to is closed
+        assert (work / "out" / "model.safetensors").read_bytes() == b"weights"
+    assert (final / "model.safetensors").read_bytes() == b"weights"
+    assert not any((cache / "building").iterdir())
 
 
 BUILDER = """

@@ -8,6 +8,9 @@ import contextlib
 import hashlib
 import json
 import os
+import re
+import shlex
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -53,6 +56,24 @@ def agent(program, folder, **more):
         opened.end()
 
 
+def killed_at(step, moment, words):
+    """Run a command that is killed before or after a step of a removal."""
+    program = (
+        "import os, signal\n"
+        "from memory_audit.jobs.connect.removal import withdraw\n"
+        "do = withdraw._Steps.do\n"
+        "def killed(self, name, work):\n"
+        f"    if name != {step!r}: return do(self, name, work)\n"
+        f"    if {moment == 'after'}: work()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "withdraw._Steps.do = killed\n"
+        "from memory_audit.jobs.cli.main import main\n"
+        "main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, *words], check=False, capture_output=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+
+
 def needs(package):
     """Skip, in one line, where an agent's package is not installed."""
     folder = os.environ.get("MEMAUDIT_AGENTS")
@@ -66,6 +87,13 @@ def digests(folder):
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def commands_of(page):
+    """Return the words of each command that a how-to page shows, without the program's name."""
+    text = (Path(__file__).parents[4] / "docs/howto" / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return [shlex.split(line)[1:] for block in blocks for line in block.replace("\\\n", " ").splitlines()]
 
 
 @pytest.fixture(scope="session")

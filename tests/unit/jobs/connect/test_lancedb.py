@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +15,7 @@ from memory_audit.errors import IncompleteError
 from memory_audit.jobs.cli.shared import FINDINGS
 from memory_audit.jobs.connect.address import parse_address
 from memory_audit.jobs.connect.connector import Removed
-from tests.unit.jobs.connect.conftest import agent, digests, needs
+from tests.unit.jobs.connect.conftest import agent, digests, killed_at, needs
 
 lance = pytest.importorskip("lance", reason="pylance is not installed")
 
@@ -150,20 +147,7 @@ def test_a_tag_is_named_before_anything_is_rewritten_and_the_same_command_goes_o
 @pytest.mark.parametrize("step", ["backup", "delete", "erase", "receipt erased"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_one_that_is_killed_at_a_step_is_finished_by_the_same_command(audited, run, step, moment):
-    program = (
-        "import os, signal\n"
-        "from memory_audit.jobs.connect.removal import withdraw\n"
-        "do = withdraw._Steps.do\n"
-        "def killed(self, name, work):\n"
-        f"    if name != {step!r}: return do(self, name, work)\n"
-        f"    if {moment == 'after'}: work()\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "withdraw._Steps.do = killed\n"
-        "from memory_audit.jobs.cli.main import main\n"
-        "main()\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", program, *PURGE, "--erase"], check=False, capture_output=True)
-    assert ended.returncode == -signal.SIGKILL
+    killed_at(step, moment, (*PURGE, "--erase"))
     code, out, err = run(*PURGE, "--erase")
     assert code == 0, out + err
     receipt = json.loads(out)["withdrawal"]

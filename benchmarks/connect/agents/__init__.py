@@ -1,0 +1,1 @@
+"""Agents with real memory systems, poisoned and repaired end to end."""
