@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
-from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.jobs.cli.shared import (
     FINDINGS,
     BackboneKeyEnv,
@@ -28,6 +26,7 @@ from memory_audit.jobs.cli.shared import (
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.connect.address import JSONL, parse_address, parse_options
 from memory_audit.jobs.connect.check_removed import check_removed as look_for_removed
+from memory_audit.jobs.guard.judging import open_judging_guard
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.store.object_store import as_kept
 from memory_audit.jobs.store.store_session import known_pin, remember
@@ -40,22 +39,14 @@ from memory_audit.snapshot.reader import open_snapshot
 from memory_audit.snapshot.verify import verify_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from memory_audit.guard.decide.settings import GuardMode
-    from memory_audit.guard.guarded_store import GuardedStore
     from memory_audit.jobs.connect.check_removed import Checked
-    from memory_audit.jobs.store.store_session import StoreSession
     from memory_audit.provenance.trust_policy import TrustPolicy
     from memory_audit.snapshot.attest import Attestation
 
-__all__ = ["check_removed", "open_judging_guard", "verify"]
+__all__ = ["check_removed", "verify"]
 
 MAX_NAMED = 20
 """Returned memories in lines; --json has more."""
-
-PATIENCE_S = 3_600.0
-"""A check waits for the models to load, and for all of their answers."""
 
 LEFTOVERS_SHOWN = 10
 
@@ -203,27 +194,6 @@ def check_removed(
         raise typer.Exit(FINDINGS)
     if unjudged := sum(checked.unjudged for checked in found.values()):
         raise IncompleteError(f"{counted(unjudged, 'memory')} could not be judged")
-
-
-@contextlib.contextmanager
-def open_judging_guard(
-    session: StoreSession, mode: str | None, backbone: str, backbone_key_env: str | None, embedder: str
-) -> Iterator[GuardedStore | None]:
-    """Open a guard that holds refused records against no others; None where nothing is to be read."""
-    if mode is None:
-        yield None
-        return
-    from memory_audit.jobs.guard.open_guard import open_guard  # noqa: PLC0415 - the model layer
-
-    settings = GuardSettings(
-        mode=cast("GuardMode", mode), distrust_after=0, alarm_after=0, model_timeout_s=PATIENCE_S
-    )  # fmt: skip
-    snapshot = session.snapshot
-    with open_guard(
-        snapshot.path, snapshot.trust, settings=settings, backbone=backbone, backbone_key_env=backbone_key_env,
-        embedder=embedder, pin=snapshot.pin(), reporter=Reporter(Console(stderr=True)),
-    ) as guarded:  # fmt: skip
-        yield guarded
 
 
 def _told(where: str, checked: Checked) -> list[str]:

@@ -23,9 +23,9 @@ from memory_audit.jobs.cli.shared import (
     check_choice,
     print_lines,
 )
-from memory_audit.jobs.cli.verify import open_judging_guard
 from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.connect.address import SYSTEMS, parse_address, parse_options
+from memory_audit.jobs.guard.judging import open_judging_guard
 from memory_audit.jobs.places import check_folder
 from memory_audit.jobs.run.run_audit import make_executor, model_specs
 from memory_audit.jobs.scan.detectors import chosen, models_of
