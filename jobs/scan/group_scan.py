@@ -85,6 +85,9 @@ class GroupScan:
     """Tenants whose findings are known but for those of detectors that look outside."""
 
     earlier: EarlierRun | None = None
+    keep: dict[str, TenantGraph] | None = None
+    """Takes the tenants' graphs, in this process; None where nobody draws them."""
+
     guard_of: Callable[[str], WriteGuard] | None = None
     """Opens a tenant's guard in this process; None judges nothing."""
 
@@ -111,6 +114,8 @@ class GroupScan:
         read, failed = self._read(needs)
         changed = {tenant: memory for tenant, memory in read.items() if tenant not in self.unchanged}
         graphs = self._graphs(changed, needs, executor, run)
+        if self.keep is not None:
+            self.keep.update(graphs)
         found = {}
         with stage("looking at tenants", len(read), label="tenant") as progress:
             for tenant, memory in read.items():

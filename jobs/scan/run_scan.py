@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memory_audit.config import AuditConfig
+    from memory_audit.consistency.tenant_graph import TenantGraph
     from memory_audit.guard.guard import WriteGuard
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.scan.memories import Memories
@@ -100,6 +101,7 @@ def scan(  # noqa: PLR0913 - the parts of a scan
     earlier: tuple[Path, ScanResult] | None,
     accepted: Acceptances,
     verdicts: Verdicts | None = None,
+    keep: dict[str, TenantGraph] | None = None,
     guard_of: Callable[[str], WriteGuard] | None = None,
 ) -> ScanResult:
     """Scan, and write SCAN/scan.json.
@@ -112,6 +114,7 @@ def scan(  # noqa: PLR0913 - the parts of a scan
         earlier: The scan before, with its folder: findings live on, and its models are not asked again.
         accepted: Findings that people accept.
         verdicts: Of audits, told among what detectors find.
+        keep: Takes the graphs of tenants that changed, where the executor is in this process.
         guard_of: Opens a tenant's guard, in this process.
 
     Raises:
@@ -138,12 +141,12 @@ def scan(  # noqa: PLR0913 - the parts of a scan
             group=group, memories=request.memories, detectors=request.detectors, config=request.config,
             folder=out / GROUPS / group.name, identity={**request.identity(), "group": group.name}, now_ms=now_ms,
             elsewhere=shared, earlier=known, guard_of=guard_of, severity=request.severity,
-            unchanged=same & frozenset(group.tenants),
+            unchanged=same & frozenset(group.tenants), keep=keep,
         )
         for group in sorted(_groups(sizes), key=lambda group: (-group.leaves, group.name))
     ]  # fmt: skip
     models: dict[str, str] = {}
-    tenants: list[ScannedTenant] = []
+    tenants = [one for name, one in before.items() if request.tenants and name not in sizes]  # nobody looked at them
     with resumable():
         for found in executor.each(works):
             models |= found.models

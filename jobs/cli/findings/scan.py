@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,11 +44,14 @@ from memory_audit.scan.acceptances import ACCEPTANCES_FILE, MAX_FILE_BYTES, Acce
 from memory_audit.scan.fail_on import failing, parse_fail_on
 from memory_audit.scan.forms.json import to_json
 from memory_audit.scan.forms.table import scan_table
+from memory_audit.scan.pages.commands import Places
+from memory_audit.scan.pages.writing import write_pages
 from memory_audit.scan.severity import parse_severity_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from memory_audit.consistency.tenant_graph import TenantGraph
     from memory_audit.guard.guarded_store import GuardedStore
     from memory_audit.jobs.store.store_session import StoreSession
     from memory_audit.scan.result import ScanResult
@@ -55,6 +59,10 @@ if TYPE_CHECKING:
 __all__ = ["scan"]
 
 NO_BASELINE = "none"
+PAGES = "pages"
+
+SMALL = 20_000
+"""Memories below which a scan is made in this process where no cluster is named: Ray would take longer to start."""
 
 
 @spread_options
@@ -125,6 +133,7 @@ def scan(
     known = _acceptances(accepted)
     console = Console(soft_wrap=True)
     session: StoreSession | None = None
+    memories: SourceMemories | StoreMemories
     if what.partition(":")[0] in SYSTEMS:
         place = parse_address(what, parse_options(option or ()))
         memories = SourceMemories.read(place.open(), str(place), tenant=tenant, principal="import", now_ms=now)
@@ -135,8 +144,9 @@ def scan(
     else:
         session = reading.open(place_of(what), now)
         snapshot, unfit = session.snapshot, ()
+        memories = StoreMemories(snapshot=snapshot)
         request = ScanRequest(
-            source=snapshot.store_id, memories=StoreMemories(snapshot=snapshot), detectors=names, config=settings,
+            source=snapshot.store_id, memories=memories, detectors=names, config=settings,
             severity=rules, version=VERSION, snapshot_version=snapshot.version, snapshot_digest=snapshot.digest,
             tenants=() if tenant is None else (tenant,),
         )  # fmt: skip
@@ -151,19 +161,27 @@ def scan(
         parts, specs = models_of(names), model_specs(settings)
         with steps() as progress:
             prepare(specs, progress, parts=parts)
-        executor = make_executor(specs, local=local or not parts, address=address)
+        small = address is None and sum(request.sizes.values()) < SMALL
+        executor = make_executor(specs, local=local or small or not parts, address=address)
+        graphs: dict[str, TenantGraph] = {}
         try:
             result = scan_all(
                 request, executor, out, now_ms=now, earlier=before, accepted=known, verdicts=verdicts,
-                guard_of=None if guarded is None else guarded.guard,
+                keep=None if executor.on_cluster or not small else graphs, guard_of=None if guarded is None else guarded.guard,
             )  # fmt: skip
         finally:
             executor.close()
+        history = [] if before is None else [before[1]]
+        page = write_pages(
+            result, lambda name: replace(memories.of(name, ("lineage",), now), graph=graphs.get(name)), out / PAGES,
+            Places(run=str(out), store=None if session is None else what), history,
+        )  # fmt: skip
     if as_json:
         print(to_json(result), end="")  # noqa: T201
     else:
         print_lines(*missing)
-        _show(result, console, out, known, unfit)
+        _show(result, console, known, unfit)
+        print_lines(f"findings: {out / SCAN_FILE}", f"pages: {page}")
     failed = [one for one in result.tenants if one.failure is not None]
     if failed:
         raise IncompleteError(f"{counted(len(failed), 'tenant')} of {len(result.tenants):,} could not be scanned")
@@ -189,10 +207,9 @@ def _guard(session: StoreSession | None, mode: str | None) -> Iterator[GuardedSt
         yield guarded
 
 
-def _show(result: ScanResult, console: Console, out: Path, accepted: Acceptances, unfit: tuple[str, ...]) -> None:
+def _show(result: ScanResult, console: Console, accepted: Acceptances, unfit: tuple[str, ...]) -> None:
     console.print(scan_table(result))
     every = [item for one in result.tenants for item in one.findings]
     print_lines(*(as_line(note, 300) for note in accepted.notes(every, result.scanned_at_ms)))
     if unfit:
         print_lines(f"{counted(len(unfit), 'record')} left out, such as: {as_line(unfit[0], 300)}")
-    print_lines(f"findings: {out / SCAN_FILE}")
