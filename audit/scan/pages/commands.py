@@ -48,7 +48,7 @@ def is_plain(text: str) -> bool:
 
 def commands(finding: Finding, places: Places) -> list[Command]:
     """Return what can be done: look at the harm, remove the memory, or accept the finding."""
-    found = []
+    found: list[tuple[str, tuple[str, ...]]] = []
     if places.store is not None:
         audit = ("memaudit", "audit", places.store, "--events=events.jsonl", "--out=audit-run")
         found.append(("If answers went wrong: measure which memories caused them", audit))

@@ -119,7 +119,8 @@ class TopicMap:
         flat = np.concatenate([(part - mean) @ axes for part in parts])
         low, high = np.quantile(flat, (0.002, 0.998), axis=0)
         share = np.clip((flat - low) / np.maximum(high - low, 1e-9), 0, 1)
-        return share * (WIDTH - 2 * PAD, HEIGHT - 2 * PAD) + PAD
+        places: NDArray[np.float64] = share * (WIDTH - 2 * PAD, HEIGHT - 2 * PAD) + PAD
+        return places
 
     def _cell(self, members: NDArray[np.int64], places: NDArray[np.float64]) -> Cell:
         marked = [self._marks[row] for row in members.tolist() if row in self._marks]

@@ -48,6 +48,9 @@ FIRST_SCREEN = 50
 LEADING = 8
 """Findings on the first page."""
 
+OF_EACH_KIND = 2
+"""Of those."""
+
 CLOSED = frozenset({"accepted", "fixed"})
 
 
@@ -111,7 +114,7 @@ def page_files(
         **frame, "root": "", "tone": tone, "headline": sentence, "open": len(is_open),
         "by_severity": Counter(one.known.finding.severity for one in is_open),
         "by_state": Counter(one.known.state for one in order), "states": STATES,
-        "by_kind": _by_kind(is_open, result), "leading": _linked(is_open[:LEADING], result),
+        "by_kind": _by_kind(is_open, result), "leading": _linked(_leading(is_open), result),
         "figures": figures, "cells": cells, "words": words, "size": (WIDTH, HEIGHT), "unmapped": topics.left_out,
         "max_mapped": MAX_MAPPED, "memories": sum(tenant.memories for tenant in result.tenants),
         "copies": sum(tenant.copies for tenant in result.tenants),
@@ -194,6 +197,17 @@ def _linked(found: Sequence[Ranked], result: ScanResult) -> list[tuple[Ranked, s
         )
         for one in found
     ]  # fmt: skip
+
+
+def _leading(found: Sequence[Ranked]) -> list[Ranked]:
+    """Return the first ones, few of each kind."""
+    seen: Counter[str] = Counter()
+    chosen = []
+    for one in found:
+        seen[one.known.finding.kind] += 1
+        if seen[one.known.finding.kind] <= OF_EACH_KIND:
+            chosen.append(one)
+    return chosen[:LEADING]
 
 
 def _by_kind(found: Sequence[Ranked], result: ScanResult) -> list[tuple[str, str, int]]:
