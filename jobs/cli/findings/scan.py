@@ -54,12 +54,15 @@ if TYPE_CHECKING:
     from memory_audit.consistency.tenant_graph import TenantGraph
     from memory_audit.guard.guarded_store import GuardedStore
     from memory_audit.jobs.store.store_session import StoreSession
+    from memory_audit.scan.detector import Need
     from memory_audit.scan.result import ScanResult
 
 __all__ = ["scan"]
 
 NO_BASELINE = "none"
 PAGES = "pages"
+
+LINEAGE: frozenset[Need] = frozenset({"lineage"})
 
 SMALL = 20_000
 """Memories below which a scan is made in this process where no cluster is named: Ray would take longer to start."""
@@ -167,13 +170,13 @@ def scan(
         try:
             result = scan_all(
                 request, executor, out, now_ms=now, earlier=before, accepted=known, verdicts=verdicts,
-                keep=None if executor.on_cluster or not small else graphs, guard_of=None if guarded is None else guarded.guard,
+                keep=graphs if small else None, guard_of=None if guarded is None else guarded.guard,
             )  # fmt: skip
         finally:
             executor.close()
         history = [] if before is None else [before[1]]
         page = write_pages(
-            result, lambda name: replace(memories.of(name, ("lineage",), now), graph=graphs.get(name)), out / PAGES,
+            result, lambda name: replace(memories.of(name, LINEAGE, now), graph=graphs.get(name)), out / PAGES,
             Places(run=str(out), store=None if session is None else what), history,
         )  # fmt: skip
     if as_json:
