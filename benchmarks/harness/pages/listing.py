@@ -48,6 +48,7 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
     "ray_serve": (AUDIT, "Would Ray Serve host the models better than actors?", "PyPI `ray[serve]`"),
     "whole_graph": (AUDIT, "What does the whole graph of a store cost, in one process and by Ray Data?", NOTHING),
     "trace_import": (AUDIT, "What does it cost to make events of traces?", NOTHING),
+    "reading": (AUDIT, "What does it cost to read the systems that agents use?", "`make agents`"),
     "removal": (AUDIT, "Does a deletion stick in the systems that agents use?", "`make agents`"),
     "hst_int8": (
         GUARD,
