@@ -26,7 +26,12 @@ TEXT_FIELDS = ("text", "content", "memory", "data")
 """Of a value that is an object: the first of these that is a string is the text, and the rest is metadata."""
 
 
-def record_of(prefix: str, key: str, value: Any, *, text: str | None = None) -> Record:
+_spelled = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def record_of(
+    prefix: str, key: str, value: Any, *, text: str | None = None, created_at_ms: int | None = None
+) -> Record:  # fmt: skip
     """Return an item as a record.
 
     Args:
@@ -34,6 +39,7 @@ def record_of(prefix: str, key: str, value: Any, *, text: str | None = None) -> 
         key: In the namespace.
         value: What JSON can say.
         text: Field of the value that is the text; None takes the first of TEXT_FIELDS, else the value as JSON.
+        created_at_ms: Unix milliseconds, where it is known.
 
     Raises:
         UsageError: that field is no string.
@@ -44,11 +50,11 @@ def record_of(prefix: str, key: str, value: Any, *, text: str | None = None) -> 
     if field is None and text is not None:
         raise UsageError(f"{prefix!r:.80}, {key!r:.80}: no string in the field {text!r:.80}")
     shown = as_text(value) if field is None else fields[field]
-    spelled = json.dumps(shown, ensure_ascii=False)[1:-1]
+    spelled = _spelled(shown)[1:-1]
     return Record(
         record_id=id_within(prefix, key), text=shown, owner=(("namespace", prefix),),
         metadata={} if field is None else {name: as_text(item) for name, item in fields.items() if name != field},
-        spellings=(spelled,) if spelled != shown else (),
+        spellings=(spelled,) if spelled != shown else (), created_at_ms=created_at_ms,
     )  # fmt: skip
 
 

@@ -41,6 +41,15 @@ def main():
     def ids(rows):
         return sorted(row["id"] for row in rows)
 
+    def held(names):
+        """Count rows with one of the ids, in all versions."""
+        found = 0
+        for version in table().list_versions():
+            table().checkout(version["version"])
+            found += len(set(names).intersection(ids(table().search().select(["id"]).limit(100_000).to_list())))
+        table().checkout_latest()
+        return found
+
     own = {
         "create": lambda rows: opened.update({TABLE: connection.create_table(TABLE, embedded(rows))}),
         "add": lambda rows: str(table().add(embedded(rows))),
@@ -51,6 +60,8 @@ def main():
         "untag": lambda tag: table().tags.delete(tag),  # noqa: PLW0108 - opened when it is called
         "get": lambda name: table().search().where("id = '{}'".format(name.replace("'", "''"))).to_list(),
         "ids": lambda: ids(table().search().select(["id"]).limit(100_000).to_list()),
+        "rows": lambda: table().search().limit(100_000).to_list(),
+        "held": held,
         "search": lambda query: ids(table().search(fake_embed(query)).limit(1_000).to_list()),
         "latest": lambda: opened[TABLE].checkout_latest(),  # noqa: PLW0108 - likewise
         "versions": lambda: len(table().list_versions()),

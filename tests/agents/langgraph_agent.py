@@ -83,6 +83,7 @@ def main():
         "put": lambda namespace, key, value, **more: store.put(tuple(namespace), key, value, **more),
         "get": lambda namespace, key: getattr(store.get(tuple(namespace), key), "value", None),
         "search": lambda query=None: sorted(item.key for item in store.search((), query=query, limit=1000)),
+        "items": lambda: [item.dict() for item in store.search((), limit=100_000)],
         "say": say,
         "state": lambda thread: compiled.get_state({"configurable": {"thread_id": thread}}).values,
     }  # fmt: skip

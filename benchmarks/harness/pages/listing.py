@@ -54,6 +54,8 @@ QUESTIONS: dict[str, tuple[str, str, str]] = {
         "packaged models, `make agents`",
     ),
     "trace_import": (AUDIT, "What does it cost to make events of traces?", NOTHING),
+    "reading": (AUDIT, "What does it cost to read the systems that agents use?", "`make agents`"),
+    "removal": (AUDIT, "Does a deletion stick in the systems that agents use?", "`make agents`"),
     "hst_int8": (
         GUARD,
         "Are paraphrases refused, one by one and sent by one adversary?",

