@@ -17,7 +17,7 @@ def test_a_group_is_one_finding_with_the_first_in_front():
     entries = notes("The port is 8080", TEA, "Berlin is large", TEA, AGAIN, "The port is 8081", TEA)
     (finding,) = copies(entries)
     assert finding.entry_ids == ("m1", "m3", "m4", "m6")
-    assert finding.message == "4 memories say the same: the first is kept, 2 are copies of it, 1 say it in other words"
+    assert finding.message == "4 memories say the same: the first is kept; 2 word for word, 1 in other words"
     assert finding.severity == "info"
     assert finding.affected == 0
     assert finding.key == content_digest(entries[1])

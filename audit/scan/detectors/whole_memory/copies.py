@@ -65,13 +65,14 @@ class Copies:
         kept = members[0]
         restated = [entry for entry in members if entry.text != kept.text]
         copies = len(members) - 1 - len(restated)
+        told = ((copies, "word for word"), (len(restated), "in other words"))
+        others = [f"{count:,} {how}" for count, how in told if count]
         ids, affected = named((entry.entry_id for entry in members), len(members))
         severity: Severity = "low" if len(members) >= FLOOD else "info"
         return Finding(
             detector=self.name, kind="copies", tenant=memory.tenant, entry_ids=ids, affected=affected,
             severity=severity, key=content_digest(kept),
-            message=f"{counted(len(members), 'memory')} say the same: the first is kept, {copies:,} are copies of it, "
-            f"{len(restated):,} say it in other words",
+            message=f"{counted(len(members), 'memory')} say the same: the first is kept; {', '.join(others)}",
             evidence=(
                 excerpt("kept", kept),
                 *(excerpt("restated", entry) for entry in restated[-1:]),
