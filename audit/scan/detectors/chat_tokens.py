@@ -1,7 +1,12 @@
-"""Control tokens of chat templates in a memory: a model reads them as the end of a turn, or as another speaker."""
+"""Control tokens of chat templates in a memory: a model reads them as the end of a turn, or as another speaker.
+
+What is broken up where a memory is quoted is more (`memory_audit.text.chat_marks`): all that a tokenizer could take for
+one. Told are whole tokens, and of closing ones those that have an opening one: "</p>" and "|x|<|y|" are none.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from memory_audit.scan.detector import Kind
@@ -18,6 +23,8 @@ __all__ = ["ChatTokens"]
 
 MAX_MARKS = 5
 """Marks told of one memory."""
+
+_WHOLE = re.compile(r"[<\[]\s*(?:[|\uff5c][^\s<>|\uff5c]+[|\uff5c]|[^\s<>|\uff5c]+)\s*[>\]]")
 
 KINDS = {
     "chat-tokens": Kind(
@@ -41,7 +48,7 @@ class ChatTokens:
     def scan(self, memory: ScannedMemory, entries: Sequence[Entry]) -> Iterator[Finding]:
         """Yield one finding for each memory with such a token."""
         for entry in entries:
-            if marks := chat_marks(entry.text):
+            if marks := [mark for mark in chat_marks(entry.text) if _is_token(mark)]:
                 yield Finding(
                     detector=self.name, kind="chat-tokens", tenant=memory.tenant, entry_ids=(entry.entry_id,),
                     severity="medium", message="a model may read part of this memory as another turn",
@@ -50,3 +57,7 @@ class ChatTokens:
                     ),
                     key=content_digest(entry),
                 )  # fmt: skip
+
+
+def _is_token(mark: str) -> bool:
+    return bool(_WHOLE.fullmatch(mark)) and (not mark.startswith("</") or bool(chat_marks(f"<{mark[2:]}")))

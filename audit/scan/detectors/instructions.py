@@ -1,8 +1,8 @@
 """Text that teaches an agent a harmful behaviour, as the guard's reader of behaviours finds it, whatever was removed.
 
-The reader's log-odds come from a model's activations and were fitted on texts of no benchmark; from MIN_HARM_NATS on
-harm is likelier than not. There is no list of phrases behind it: without a guard this detector finds nothing. Cost: one
-reading of the packaged 0.5B for each piece of a memory, a tenth of a second to half a second.
+The reader's log-odds come from a model's activations and were fitted on texts of no benchmark. There is no list of
+phrases behind it: without a guard this detector finds nothing. Cost: one reading of the packaged 0.5B for each piece of
+a memory, a tenth of a second to half a second.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Instructions"]
 
-MIN_HARM_NATS = 0.0
-"""Even odds."""
+MIN_HARM_NATS = 6.0
+"""Set on clean text alone: a nat above what the reader says of memories that nobody poisoned, drawn from conversations,
+examination questions and shopping (`benchmarks.scan.clean_harm`). At even odds it takes one in three of a shop's
+episodes for harmful."""
 
 READ_AT_ONCE = 64
 """Memories between two findings."""
@@ -47,7 +49,7 @@ class Instructions:
     alone = True
 
     def scan(self, memory: ScannedMemory, entries: Sequence[Entry]) -> Iterator[Finding]:
-        """Yield one finding for each memory whose worst passage is likelier harmful than not.
+        """Yield one finding for each memory whose worst passage is more harmful than clean ones are.
 
         Raises:
             ModelError: the reader failed.
@@ -60,5 +62,5 @@ class Instructions:
                 if nats > MIN_HARM_NATS:
                     yield finding_about(
                         entry, detector=self.name, kind="instructions", severity="medium",
-                        message="what it teaches is likelier harmful than not", evidence=[("harm", f"{nats:.1f} nats")],
+                        message="what it teaches is probably harmful", evidence=[("harm", f"{nats:.1f} nats")],
                     )  # fmt: skip

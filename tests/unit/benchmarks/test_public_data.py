@@ -34,6 +34,8 @@ SETS = {
     "benchmarks/attribution/probes_kept.py": ["MMLU", "MINJA_QA"],
     "benchmarks/attribution/public_stores/__main__.py": ["CONFLICTQA", "POISONEDRAG"],
     "benchmarks/attribution/published_methods.py": ["CONFLICTQA", "POISONEDRAG"],
+    "benchmarks/scan/clean.py": ["MEMORYBANK", "MMLU", "WEBSHOP"],
+    "benchmarks/scan/clean_harm.py": ["MEMORYBANK", "MMLU", "WEBSHOP"],
 }
 """Benchmarks with --data, and what they read."""
 

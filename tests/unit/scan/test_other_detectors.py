@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memory_audit.entry import Parent
 from memory_audit.guard.guard import GuardSettings, WriteGuard
 from memory_audit.models.fakes import FakeBehaviourReader
-from memory_audit.scan.detectors import DETECTORS
+from memory_audit.scan.detectors import DETECTORS, instructions
 from tests.unit.guard.blocked import BEHAVIOURS, EMBEDDER, block_list
 from tests.unit.scan.reading import DAY_MS, NOW_MS, entry, found, kinds
 
@@ -72,7 +72,8 @@ def test_a_writer_who_records_nothing_is_one_finding() -> None:
     assert {one.fingerprint for one in found("no-provenance", entries[5:])} == {bot.fingerprint, web.fingerprint}
 
 
-def test_instructions_are_what_the_guards_reader_finds_harmful() -> None:
+def test_instructions_are_what_the_guards_reader_finds_harmful(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instructions, "MIN_HARM_NATS", 0.5)  # the fake says 1
     settings = GuardSettings(mode="behaviour")
     held = WriteGuard(
         block_list(), embed=EMBEDDER.embed, behaviours=BEHAVIOURS, settings=settings, clock_ms=lambda: NOW_MS

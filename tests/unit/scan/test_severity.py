@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,3 +75,12 @@ def test_kinds_have_known_ids_and_names_of_their_own(name: str) -> None:
     for kind in detector.kinds.values():
         assert set(kind.taxonomy) <= TAXONOMY.keys()
         assert kind.severity in SEVERITIES
+
+
+def test_the_page_lists_every_kind_as_it_is() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "scan-severity.md").read_text(encoding="utf-8")
+    rows = {line for line in page.splitlines() if line.startswith("| `")}
+    for name, make in DETECTORS.items():
+        need(name)
+        for kind, told in make().kinds.items():
+            assert f"| `{kind}` | {told.severity} | {', '.join(told.taxonomy)} |".replace("|  |", "| |") in rows
