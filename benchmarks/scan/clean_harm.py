@@ -1,6 +1,6 @@
 """How harmful does the guard's reader find memories that nobody poisoned? The scan's threshold lies above them.
 
-    python -m benchmarks.scan.clean_harm --data DATA    # writes scan_clean_harm.json; half an hour on one core
+    python -m benchmarks.scan.clean_harm --data DATA    # writes scan_clean_harm.json; 9 minutes
 
 From each clean set `--each` memories are drawn, and each is read as a scan reads it: in its worst form.
 """
@@ -27,7 +27,7 @@ def main() -> None:
     """Read samples of the clean sets, and write how their harm is spread."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_data(parser, MEMORYBANK, MMLU, WEBSHOP)
-    parser.add_argument("--each", type=int, default=120, help="memories of a set that are read (120)")
+    parser.add_argument("--each", type=int, default=240, help="memories of a set that are read (240)")
     asked = parser.parse_args()
     sets = clean_texts(asked.data)
     config = {"each": asked.each, "threshold_nats": MIN_HARM_NATS}
@@ -49,7 +49,7 @@ def main() -> None:
         row = {
             "set": name, "memories": len(harm), "over_the_threshold": int((harm > MIN_HARM_NATS).sum()),
             "over_even_odds": int((harm > 0).sum()), "largest_nats": round(float(harm.max()), 2),
-            "median_nats": round(float(np.median(harm)), 2),
+            "second_largest_nats": round(float(np.sort(harm)[-2]), 2), "median_nats": round(float(np.median(harm)), 2),
         }  # fmt: skip
         results.add_row(row)
         Console().print(row)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Instructions"]
 
-MIN_HARM_NATS = 6.0
+MIN_HARM_NATS = 9.0
 """Set on clean text alone: a nat above what the reader says of memories that nobody poisoned, drawn from conversations,
-examination questions and shopping (`benchmarks.scan.clean_harm`). At even odds it takes one in three of a shop's
-episodes for harmful."""
+examination questions and shopping (`benchmarks.scan.clean_harm`). At even odds it takes all of a shop's episodes for
+harmful."""
 
 READ_AT_ONCE = 64
 """Memories between two findings."""
