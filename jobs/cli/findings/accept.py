@@ -39,7 +39,7 @@ def accept(
     ] = None,
     file: Annotated[Path, typer.Option("--file", help="File of acceptances.")] = Path(ACCEPTANCES_FILE),
 ) -> None:
-    """Accept a finding: from the next scan on it is told as accepted, and fails nothing.
+    """Accept a finding, so that it fails no later scan.
 
     It is added to a file that belongs under version control; scans read it there.
     """

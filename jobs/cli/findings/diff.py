@@ -37,7 +37,10 @@ def diff(
     *,
     as_json: Json = False,
 ) -> None:
-    """Show what a later scan or audit found that an earlier one did not, and the other way round."""
+    """Show what two scans or audits found beside each other.
+
+    What is new, what is fixed, what returned, and whose severity is another one.
+    """
     earlier, later = read_findings(before), read_findings(after)
     comparison = compare(earlier, later)
     if as_json:
