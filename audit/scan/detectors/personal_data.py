@@ -35,7 +35,10 @@ _IBAN = re.compile(r"(?<!\w)[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,30}(?!\w)", re.ASC
 _CARD = re.compile(r"(?<![\w.])[3-6](?:[ -]?[0-9]){12,18}(?!\w|\.\w)", re.ASCII)
 """Beginning with the industry digits of payment cards (ISO/IEC 7812), 13 to 19 digits."""
 
-_ADVICE = "Keep it only where the agent needs it; `memaudit rm` with `--purge` erases it from every version."
+_ADVICE = (
+    "Keep it only where the agent needs it; `memaudit forget` removes it, and `memaudit vacuum` erases it from older "
+    "versions."
+)
 
 KINDS = {
     "bank-details": Kind(
