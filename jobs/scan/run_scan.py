@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from memory_audit.errors import AuditError, UsageError
-from memory_audit.jobs.run.groups.plan import LARGE, Group
+from memory_audit.jobs.run.groups.plan import cut
 from memory_audit.jobs.run.reuse import EarlierRun
 from memory_audit.jobs.run.run_files import GROUPS
 from memory_audit.jobs.run.run_folder import open_marker, resumable
@@ -29,10 +29,10 @@ from memory_audit.scan.life import track
 from memory_audit.scan.result import ScannedTenant, ScanResult
 from memory_audit.scan.severity import SeverityRules
 from memory_audit.scan.verdicts import AUDIT, KINDS
-from memory_audit.snapshot.layout import bucket_of, by_bucket
+from memory_audit.snapshot.layout import by_bucket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from pathlib import Path
 
     from memory_audit.config import AuditConfig
@@ -121,29 +121,31 @@ def scan(  # noqa: PLR0913 - the parts of a scan
         UsageError: the folder holds another run.
         AuditError: it stopped; the same call continues it.
     """
-    open_marker(out, request.identity())
-    sizes = request.sizes
+    identity, sizes = request.identity(), request.sizes
+    open_marker(out, identity)
     before = {} if earlier is None else {tenant.tenant: tenant for tenant in earlier[1].tenants}
     known = None
     if earlier is not None:
         with suppress(UsageError):  # one that keeps no answers
             known = EarlierRun(earlier[0])
-    marks = {tenant: _mark(request, tenant) for tenant in sizes}
+    marks = {tenant: _mark(request.memories, tenant, identity) for tenant in sizes}
     same = frozenset(
         tenant
         for tenant, mark in marks.items()
         if guard_of is None and tenant in before and (before[tenant].content, before[tenant].failure) == (mark, None)
     )
     outside = {name for name in request.detectors if "outside" in load_detector(name).needs}
-    shared = elsewhere(request.memories, by_bucket(sizes), now_ms) if "elsewhere" in request.detectors else {}
+    shared = {}
+    if "elsewhere" in request.detectors and len(sizes) > 1:
+        shared = elsewhere(request.memories, by_bucket(sizes), now_ms)
     works = [
         GroupScan(
             group=group, memories=request.memories, detectors=request.detectors, config=request.config,
-            folder=out / GROUPS / group.name, identity={**request.identity(), "group": group.name}, now_ms=now_ms,
+            folder=out / GROUPS / group.name, identity={**identity, "group": group.name}, now_ms=now_ms,
             elsewhere=shared, earlier=known, guard_of=guard_of, severity=request.severity,
             unchanged=same & frozenset(group.tenants), keep=keep,
         )
-        for group in sorted(_groups(sizes), key=lambda group: (-group.leaves, group.name))
+        for group in cut(sizes)
     ]  # fmt: skip
     models: dict[str, str] = {}
     tenants = [one for name, one in before.items() if request.tenants and name not in sizes]  # nobody looked at them
@@ -202,35 +204,10 @@ def _copies(findings: Iterable[Finding]) -> int:
     return sum(max(finding.affected, len(finding.entry_ids)) - 1 for finding in found)
 
 
-def _mark(request: ScanRequest, tenant: str) -> str:
-    told = request.memories.mark(tenant), request.identity()["settings"]
-    return hashlib.sha256("\0".join(told).encode()).hexdigest()
+def _mark(memories: Memories, tenant: str, identity: Mapping[str, str]) -> str:
+    return hashlib.sha256("\0".join((memories.mark(tenant), identity["settings"])).encode()).hexdigest()
 
 
 def _with(detector: str, models: Mapping[str, str]) -> str:
     """Say which models answered for a detector."""
     return ", ".join(models[role] for role in sorted(models_of([detector])) if role in models)
-
-
-def _groups(sizes: Mapping[str, int]) -> Iterator[Group]:
-    """Cut tenants into units of work: a large one alone, small ones of neighbouring buckets together."""
-    joined: list[str] = []
-    leaves = 0
-    for tenant in by_bucket(sizes):
-        if sizes[tenant] >= LARGE:
-            yield Group(
-                name=hashlib.sha256(tenant.encode()).hexdigest()[:16], tenants=(tenant,), leaves=sizes[tenant]
-            )  # fmt: skip
-            continue
-        if joined and leaves >= LARGE and bucket_of(tenant) != bucket_of(joined[-1]):
-            yield _joined(joined, leaves)
-            joined, leaves = [], 0
-        joined.append(tenant)
-        leaves += sizes[tenant]
-    if joined:
-        yield _joined(joined, leaves)
-
-
-def _joined(tenants: list[str], leaves: int) -> Group:
-    name = f"{bucket_of(tenants[0]):02x}-{bucket_of(tenants[-1]):02x}"
-    return Group(name=name, tenants=tuple(tenants), leaves=leaves)

@@ -14,18 +14,19 @@ import hashlib
 import re
 from dataclasses import dataclass
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from memory_audit.jobs.run.run_files import GROUPS, MARKER_FILE
 from memory_audit.snapshot.layout import bucket_of, by_bucket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from memory_audit.request import AuditRequest
 
-__all__ = ["Group", "group_folders", "groups_of", "may_share_tenants"]
+__all__ = ["Group", "cut", "group_folders", "groups_of", "may_share_tenants"]
 
 EVENTS = 48
 """Events of a group, from which it is not joined with others: each asks a dozen questions at once, as many in all as an
@@ -57,11 +58,16 @@ class Group:
 
 def groups_of(request: AuditRequest) -> list[Group]:
     """Return all tenants of a request in groups, those with most to read first: what is long is begun early."""
-    return sorted(_groups(request), key=lambda group: (-group.leaves, group.name))
+    events = {tenant: len(told) for tenant, told in request.by_tenant.items()}
+    return cut({tenant: request.snapshot.log_refs[tenant].size for tenant in events}, events)
 
 
-def _groups(request: AuditRequest) -> Iterator[Group]:
-    size = {tenant: request.snapshot.log_refs[tenant].size for tenant in request.by_tenant}
+def cut(leaves: Mapping[str, int], events: Mapping[str, int] = MappingProxyType({})) -> list[Group]:
+    """Return tenants in groups by what there is of each to read, and to ask a backbone about; as `groups_of`."""
+    return sorted(_groups(leaves, events), key=lambda group: (-group.leaves, group.name))
+
+
+def _groups(size: Mapping[str, int], asked: Mapping[str, int]) -> Iterator[Group]:
     small = [tenant for tenant in by_bucket(size) if size[tenant] < LARGE]
     for tenant in size.keys() - set(small):
         yield Group(name=hashlib.sha256(tenant.encode()).hexdigest()[:16], tenants=(tenant,), leaves=size[tenant])
@@ -73,7 +79,7 @@ def _groups(request: AuditRequest) -> Iterator[Group]:
             joined, events, leaves = [], 0, 0
         for tenant in bucket:
             joined.append(tenant)
-            events += len(request.by_tenant[tenant])
+            events += asked.get(tenant, 0)
             leaves += size[tenant]
     if joined:
         yield _joined(joined, leaves)
