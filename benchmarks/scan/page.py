@@ -16,9 +16,9 @@ from pathlib import Path
 from benchmarks.harness.resultfile import ResultFile
 from benchmarks.scale.result_size import open_seconds
 from memory_audit.entry import Entry
+from memory_audit.jobs.scan.scan_pages import write_pages
 from memory_audit.scan.detector import Kind, ScannedMemory
 from memory_audit.scan.finding import SEVERITIES, Finding
-from memory_audit.scan.pages import write_pages
 from memory_audit.scan.pages.commands import Places
 from memory_audit.scan.result import KnownFinding, ScannedTenant, ScanResult
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from memory_audit.provenance.keys import Keyring
     from memory_audit.snapshot.reader import VerifiedSnapshot
 
-__all__ = ["SourceImport", "import_source"]
+__all__ = ["SourceImport", "entries_of", "import_source"]
 
 FORMAT = "memaudit source v1"
 MAX_STATE_BYTES = 64 << 20
@@ -115,7 +115,7 @@ def import_source(  # noqa: PLR0913 - what is imported, where to, and by whom
         StalePlanError, VerificationError, IncompleteError: as `import_entries`.
     """
     schema = source.schema()
-    found, unfit = _read(source, where, tenant, principal, now)
+    found, unfit = entries_of(source, where, tenant, principal, now)
     before = _state(store, where) if has_store(store) else {}
     snapshot = None
     if has_store(store):
@@ -145,7 +145,7 @@ def import_source(  # noqa: PLR0913 - what is imported, where to, and by whom
     )  # fmt: skip
 
 
-def _read(
+def entries_of(
     source: Source, where: str, tenant: str | None, principal: str, now: int
 ) -> tuple[dict[str, list[Entry]], list[str]]:
     """Return each tenant's records as entries, and what breaks a rule of entries; of one seen twice, the later form."""

@@ -61,8 +61,9 @@ def chosen(only: Sequence[str], without: Sequence[str]) -> tuple[tuple[str, ...]
     return tuple(names), missing
 
 
+@cache
 def load_detector(name: str) -> Detector:
-    """Make a detector.
+    """Make a detector, once in this process.
 
     Raises:
         UsageError: it cannot be loaded.

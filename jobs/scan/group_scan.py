@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from memory_audit.scan.finding import Finding
     from memory_audit.scan.severity import SeverityRules
 
-MAX_LINE = 300
-
 __all__ = ["GroupFindings", "GroupScan", "TenantFindings"]
+
+MAX_LINE = 300
+"""Characters of why a tenant could not be scanned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from memory_audit.errors import EntryError
 from memory_audit.guard.blocks.block_list import read_block_list
-from memory_audit.integrations.entries import entry_of, tenant_of
+from memory_audit.jobs.connect.import_source import entries_of
 from memory_audit.lineage.trust import TrustRules
 from memory_audit.lineage.verified import VerifiedLineage
 from memory_audit.scan.detector import ScannedMemory
@@ -79,7 +78,7 @@ class SourceMemories:
     """Of an agent's own system: held whole, as whoever reads it may not be where the system is."""
 
     entries: Mapping[str, tuple[Entry, ...]]
-    unfit: tuple[str, ...] = field(default=())
+    unfit: tuple[str, ...] = ()
     """Why a record is no entry, one line each."""
 
     @classmethod
@@ -87,20 +86,12 @@ class SourceMemories:
         """Read all records of a source; nothing in it changes.
 
         Raises:
-            UsageError: a schema that the connector does not know; a memory that names no owner, without `tenant`.
+            UsageError: a schema that the connector does not know.
+            EntryError: a memory that names no owner, without `tenant`.
         """
         source.schema()
-        found: dict[str, dict[str, Entry]] = {}
-        unfit = []
-        for record in source.records():
-            try:
-                mine = tenant_of(record, tenant, where)
-                entry = entry_of(record, tenant=mine, principal=principal, now_ms=now_ms, where=where)
-            except EntryError as error:
-                unfit.append(str(error))
-            else:
-                found.setdefault(mine, {})[entry.entry_id] = entry
-        return cls(entries={name: tuple(mine.values()) for name, mine in found.items()}, unfit=tuple(unfit))
+        found, unfit = entries_of(source, where, tenant, principal, now_ms)
+        return cls(entries={name: tuple(mine) for name, mine in found.items()}, unfit=tuple(unfit))
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -109,10 +100,9 @@ class SourceMemories:
 
     def mark(self, tenant: str) -> str:
         """See `Memories`."""
-        told = (
-            (entry.entry_id, entry.principal, entry.source, content_digest(entry)) for entry in self.entries[tenant]
-        )
-        return hashlib.sha256(json.dumps(list(told)).encode()).hexdigest()
+        mine = self.entries[tenant]
+        told = [(entry.entry_id, entry.principal, entry.source, content_digest(entry)) for entry in mine]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
     def of(self, tenant: str, needs: Collection[Need], now_ms: int) -> ScannedMemory:
         """See `Memories`; nobody signed who drew on what."""

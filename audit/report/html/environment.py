@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,9 @@ from memory_audit.report.untrusted import NAME_CHARS, as_html, as_line
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MAX_ROWS", "render"]
+__all__ = ["MAX_ROWS", "PACKAGE", "STYLE", "asset", "page_environment", "policy_hash", "render"]
+
+PACKAGE, STYLE = "memory_audit.report.html", "page.css"
 
 MAX_ROWS = 100
 """Of a table on a tenant's page."""
@@ -38,44 +40,57 @@ def render(template: str, values: Mapping[str, object], *, script: str = "") -> 
         values: What the template shows.
         script: File of the one script that the page may run; empty for none.
     """
-    code = _asset(script) if script else ""
-    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    code = asset(PACKAGE, script) if script else ""
     return _environment().get_template(template).render(
-        values, script=code, script_hash=f"sha256-{digest}" if script else ""
+        values, script=code, script_hash=policy_hash(code) if script else ""
     )  # fmt: skip
 
 
 @cache
 def _environment() -> jinja2.Environment:
+    environment = page_environment(PACKAGE)
+    environment.filters.update(
+        path=path_line, score=_score, p=p_text, total=lambda value: f"{value:,.1f}", untold=untold,
+        compared=compared_note,
+    )  # fmt: skip
+    environment.globals.update(
+        css=asset(PACKAGE, STYLE), rows=MAX_ROWS, pairs=PAIRS_PER_CARD, names=MAX_LEAD_NAMES, harmful=HARMFUL
+    )
+    return environment
+
+
+def page_environment(package: str) -> jinja2.Environment:
+    """Return what all pages have in common: every value is escaped, and shown by these filters.
+
+    Args:
+        package: Its files are the templates.
+    """
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=jinja2.FunctionLoader(_asset),
+        loader=jinja2.FunctionLoader(partial(asset, package)),
     )
     environment.filters.update(
         text=as_html,
         name=lambda value, limit=NAME_CHARS: as_html(value, limit),
         line=as_line,
-        path=path_line,
-        score=_score,
-        p=p_text,
         count=lambda value: f"{value:,}",
-        total=lambda value: f"{value:,.1f}",
         when=_when,
         day=lambda value: _when(value)[:10],
-        untold=untold,
-        compared=compared_note,
-    )
-    environment.globals.update(
-        css=_asset("page.css"), rows=MAX_ROWS, pairs=PAIRS_PER_CARD, names=MAX_LEAD_NAMES, harmful=HARMFUL
     )
     return environment
 
 
-def _asset(name: str) -> str:
-    return files("memory_audit.report.html").joinpath(name).read_text(encoding="utf-8")
+def asset(package: str, name: str) -> str:
+    """Read a file of a package."""
+    return files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def policy_hash(code: str) -> str:
+    """Return the source by which a Content-Security-Policy allows this style or script."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}"
 
 
 def _score(value: float | None, digits: int = 3) -> str:

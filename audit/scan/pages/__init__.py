@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from memory_audit.scan.pages.writing import INDEX, write_pages
+from memory_audit.scan.pages.writing import INDEX, page_files
 
-__all__ = ["INDEX", "write_pages"]
+__all__ = ["INDEX", "page_files"]

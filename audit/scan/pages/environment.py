@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
-import hashlib
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
-import jinja2
-
 from memory_audit.consistency.graph import CONTRADICTION_WEIGHT
-from memory_audit.report.untrusted import NAME_CHARS, as_html, as_line
+from memory_audit.report.html.environment import PACKAGE as REPORTS
+from memory_audit.report.html.environment import STYLE, asset, page_environment, policy_hash
 from memory_audit.scan.finding import SEVERITIES
 from memory_audit.scan.pages.commands import is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import jinja2
+
 __all__ = ["render"]
+
+PACKAGE = "memory_audit.scan.pages"
 
 
 def render(template: str, values: Mapping[str, object]) -> str:
@@ -29,47 +28,15 @@ def render(template: str, values: Mapping[str, object]) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        loader=jinja2.FunctionLoader(_asset),
-    )
+    environment = page_environment(PACKAGE)
     environment.filters.update(
-        text=as_html,
-        name=lambda value, limit=NAME_CHARS: as_html(value, limit),
-        line=as_line,
-        count=lambda value: f"{value:,}",
-        when=_when,
-        day=lambda value: _when(value)[:10],
         percent=lambda value: f"{100 * value:.0f} %" if value >= 0.01 or not value else "< 1 %",  # noqa: PLR2004
         number=lambda value: f"{value:.2f}".replace("-", "−"),
     )
     environment.tests["plain"] = is_plain
-    css = files("memory_audit.report.html").joinpath("page.css").read_text(encoding="utf-8") + _asset("pages.css")
-    script = _asset("pages.js")
+    css, script = asset(REPORTS, STYLE) + asset(PACKAGE, "pages.css"), asset(PACKAGE, "pages.js")
     environment.globals.update(
-        css=css,
-        css_hash=_hash(css),
-        script=script,
-        script_hash=_hash(script),
-        severities=SEVERITIES,
+        css=css, css_hash=policy_hash(css), script=script, script_hash=policy_hash(script), severities=SEVERITIES,
         contradicts=CONTRADICTION_WEIGHT,
-    )
+    )  # fmt: skip
     return environment
-
-
-def _asset(name: str) -> str:
-    return files("memory_audit.scan.pages").joinpath(name).read_text(encoding="utf-8")
-
-
-def _hash(code: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}"
-
-
-def _when(moment_ms: int) -> str:
-    try:
-        return dt.datetime.fromtimestamp(moment_ms / 1_000, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (OverflowError, ValueError, OSError):
-        return f"{moment_ms} ms after 1970"

@@ -1,4 +1,4 @@
-"""Write the pages of a scan: a folder that needs no network, no server, and no script to be read.
+"""The pages of a scan: a folder that needs no network, no server, and no script to be read.
 
     FOLDER/index.html            the store at a glance
     FOLDER/findings.html         all findings; further ones in findings-2.html …
@@ -29,7 +29,6 @@ from memory_audit.scan.pages.topics import HEIGHT, MAX_MAPPED, WIDTH, TopicMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from memory_audit.scan.detector import ScannedMemory
     from memory_audit.scan.pages.cards import Card
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from memory_audit.scan.pages.ranking import Ranked
     from memory_audit.scan.result import ScanResult
 
-__all__ = ["INDEX", "headline", "page_files", "write_pages"]
+__all__ = ["INDEX", "headline", "page_files"]
 
 INDEX = "index.html"
 NIGHTS = "nights.html"
@@ -54,37 +53,21 @@ OF_EACH_KIND = 2
 CLOSED = frozenset({"accepted", "fixed"})
 
 
-def write_pages(
-    result: ScanResult,
-    memory_of: Callable[[str], ScannedMemory],
-    folder: Path,
-    places: Places,
-    earlier: Sequence[ScanResult] = (),
-) -> Path:
-    """Write the pages into a folder, the first page last, and return that page's path.
-
-    Args:
-        result: The scan.
-        memory_of: Reads a tenant's memory, each once, in the order of the result; with its graph there are a map and
-            neighbours, with its lineage there is trust.
-        folder: Made where there is none; pages of an earlier writing are replaced.
-        places: What commands on the pages name.
-        earlier: Scans of the same source, the oldest first.
-    """
-    for name, page in page_files(result, memory_of, places, earlier):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page, encoding="utf-8")
-    return folder / INDEX
-
-
 def page_files(
     result: ScanResult,
     memory_of: Callable[[str], ScannedMemory],
     places: Places,
     earlier: Sequence[ScanResult] = (),
 ) -> Iterator[tuple[str, str]]:
-    """Yield the pages, name and content, the first page last; see `write_pages`."""
+    """Yield the pages, name and content, the first page last.
+
+    Args:
+        result: The scan.
+        memory_of: Reads a tenant's memory, each once, in the order of the result; with its graph there are a map and
+            neighbours, with its lineage there is trust.
+        places: What commands on the pages name.
+        earlier: Scans of the same source, the oldest first.
+    """
     order = ranked(result)
     figures, topics = StoreFigures(result.scanned_at_ms), TopicMap()
     nights = NIGHTS if earlier else ""

@@ -34,6 +34,7 @@ from memory_audit.jobs.scan.memories import SourceMemories, StoreMemories
 from memory_audit.jobs.scan.read_scan import SCAN_FILE, read_scan, read_verdicts
 from memory_audit.jobs.scan.run_scan import ScanRequest, last_scan
 from memory_audit.jobs.scan.run_scan import scan as scan_all
+from memory_audit.jobs.scan.scan_pages import write_pages
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.store.object_store import place_of
 from memory_audit.jobs.watching.log import LOG
@@ -45,7 +46,6 @@ from memory_audit.scan.fail_on import failing, parse_fail_on
 from memory_audit.scan.forms.json import to_json
 from memory_audit.scan.forms.table import scan_table
 from memory_audit.scan.pages.commands import Places
-from memory_audit.scan.pages.writing import write_pages
 from memory_audit.scan.severity import parse_severity_rules
 
 if TYPE_CHECKING:

@@ -173,6 +173,15 @@ def test_a_severity_is_what_the_user_says(store, run, folder):
     assert known.finding.severity == "low"
 
 
+def test_pages_of_an_earlier_scan_are_gone_from_the_folder(store, run, folder):
+    scan(run, "first")
+    stale = folder / "first" / "pages" / "entries" / "0099.html"
+    stale.write_text("what was erased since", encoding="utf-8")
+    scan(run, "first")
+    assert not stale.exists()
+    assert (folder / "first" / "pages" / "index.html").is_file()
+
+
 def test_json_is_one_document_that_holds_the_findings(store, run):
     code, told = scan(run, "first", "--json")
     assert code == 0

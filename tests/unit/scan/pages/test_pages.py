@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from memory_audit.jobs.scan.scan_pages import write_pages
 from memory_audit.scan.finding import Evidence
-from memory_audit.scan.pages import INDEX, write_pages
+from memory_audit.scan.pages import INDEX
 from memory_audit.scan.pages.commands import Places, commands
 from memory_audit.scan.pages.writing import headline, page_files
 from tests.unit.report.hostile import BIDI, markup
