@@ -16,6 +16,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import pyrage
 import pytest
 
 from tests.unit.jobs.connect.postgres import started
@@ -72,6 +73,27 @@ def killed_at(step, moment, words):
     )
     ended = subprocess.run([sys.executable, "-c", program, *words], check=False, capture_output=True)
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+
+
+CONFIG = "harm: {kind: regex, pattern: HARM}\nbackbone: fake\nnli: fake\nembedder: fake\n"
+
+
+@pytest.fixture
+def lay_desk(folder, set_up):
+    """Lay out a working folder: configuration, a harmful event that saw these memories, a backup's key, and keys."""
+
+    def laid(tenant, *retrieved):
+        (folder / "memaudit.yaml").write_text(CONFIG)
+        event = {
+            "event_id": "e1", "tenant": tenant, "ts_ms": 1, "query": "refunds?", "output": "HARM",
+            "harm": {"label": "harmful"}, "retrieved": retrieved,
+        }  # fmt: skip
+        (folder / "events.jsonl").write_text(json.dumps(event) + "\n")
+        (folder / "backup.pub").write_text(f"{pyrage.x25519.Identity.generate().to_public()}\n")
+        set_up(("keys", "new"))
+        return folder
+
+    return laid
 
 
 def needs(package):

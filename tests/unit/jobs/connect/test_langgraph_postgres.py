@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-import pyrage
 import pytest
 
 from tests.unit.jobs.connect.conftest import agent, needs
-from tests.unit.jobs.connect.test_langgraph import AUDIT, BOB, CONFIG, ODD, POISON
+from tests.unit.jobs.connect.test_langgraph import AUDIT, BOB, ODD, POISON
 
 TABLES = ("store", "store_vectors", "checkpoints", "checkpoint_blobs", "checkpoint_writes")
 
@@ -39,16 +38,8 @@ def url(postgres, written):
 
 
 @pytest.fixture
-def desk(folder, set_up):
-    (folder / "memaudit.yaml").write_text(CONFIG)
-    event = {
-        "event_id": "e1", "tenant": "namespace=users.bob", "ts_ms": 1, "query": "refunds?", "output": "HARM",
-        "harm": {"label": "harmful"}, "retrieved": ["users.bob/p", "users.bob/k1"],
-    }  # fmt: skip
-    (folder / "events.jsonl").write_text(json.dumps(event) + "\n")
-    (folder / "backup.pub").write_text(f"{pyrage.x25519.Identity.generate().to_public()}\n")
-    set_up(("keys", "new"))
-    return folder
+def desk(lay_desk):
+    return lay_desk("namespace=users.bob", "users.bob/p", "users.bob/k1")
 
 
 def test_it_is_read_and_no_row_of_it_changes_nor_any_expiry(desk, run, url, postgres):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 
-import pyrage
 import pytest
 
 from memory_audit.errors import HeldError
 from memory_audit.jobs.cli.shared import FINDINGS
 from tests.unit.jobs.connect.conftest import agent, digests, killed_at, needs
-from tests.unit.jobs.connect.test_mem0 import AUDIT, CONFIG, POISON, PURGE, SOURCE, in_bytes
+from tests.unit.jobs.connect.test_mem0 import AUDIT, POISON, PURGE, SOURCE, in_bytes
 
 ERASING = (*PURGE, "--backup-to", "backup.pub", "--erase", "--json")
 CLEAN = {"noLongerRetrievable": True, "noRawResidueFound": True}
@@ -45,18 +44,11 @@ def written(tmp_path_factory):
 
 
 @pytest.fixture
-def audited(folder, written, run, set_up):
+def audited(folder, written, run, lay_desk):
     """That store imported and audited; the run proposes the poison."""
     source, ids = written
     shutil.copytree(source, folder / "agent")
-    (folder / "memaudit.yaml").write_text(CONFIG)
-    event = {
-        "event_id": "e1", "tenant": "user_id=bob", "ts_ms": 1, "query": "refunds?", "output": "HARM",
-        "harm": {"label": "harmful"}, "retrieved": [ids[-1], ids[0], ids[2]],
-    }  # fmt: skip
-    (folder / "events.jsonl").write_text(json.dumps(event) + "\n")
-    (folder / "backup.pub").write_text(f"{pyrage.x25519.Identity.generate().to_public()}\n")
-    set_up(("keys", "new"))
+    lay_desk("user_id=bob", ids[-1], ids[0], ids[2])
     before = digests(folder / "agent")
     code, out, _ = run("import", SOURCE, "store", "--json")
     assert (code, json.loads(out)["imported"]) == (0, 16)
