@@ -102,9 +102,9 @@ class Detector(Protocol):
 
     @property
     def alone(self) -> bool:
-        """Whether findings of a memory depend on that memory alone, so that a second scan asks of new ones only."""
+        """Whether findings of a memory depend on that memory alone, so that it may be asked of some of them."""
         ...
 
     def scan(self, memory: ScannedMemory, entries: Sequence[Entry]) -> Iterable[Finding]:
-        """Look at some of the memories: all of them, or the new ones where it is `alone`."""
+        """Look at memories: all of them, or perhaps some where it is `alone`. A scan asks of all."""
         ...
