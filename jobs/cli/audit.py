@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from memory_audit.attribution.calibration import incidents_needed
 from memory_audit.calibration_file import read_calibration, sign_calibration
@@ -50,6 +49,7 @@ from memory_audit.jobs.store.lease import leased
 from memory_audit.jobs.watching.log import LOG
 from memory_audit.jobs.watching.progress import Reporter, say
 from memory_audit.jobs.watching.status import STATUS_FILE, StatusFile
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.lineage.edges_file import read_edges
 from memory_audit.provenance import durable
 from memory_audit.provenance.keys import POLICY_FILE
@@ -143,7 +143,7 @@ def audit(
     session, sealed = reading.open(store, now), None
     earlier = _earlier(reuse, out, session.snapshot, sealer) if keyring or reuse else None
     refused: AuditError | None = None
-    console = Console(soft_wrap=True)
+    console = terminal()
     shown = None if as_json else console
     with watched(shown, StatusFile(out / STATUS_FILE, MARKER_FILE), store, metrics, quiet=quiet):
         if apply and keyring is not None:
@@ -234,7 +234,7 @@ def plan(
     chosen, now = settings.over(config), now_ms()
     told, guessed = read_events(events), None if edges is None else read_edges(edges)
     known = None if chosen.calibration is None else read_calibration(Path(chosen.calibration), reading.policy())
-    console, session = Console(soft_wrap=True), reading.open(store, now)
+    console, session = terminal(), reading.open(store, now)
     with Reporter(console, quiet=as_json):
         request = AuditRequest(snapshot=session.snapshot, events=told, config=chosen, edges=guessed, calibration=known)
         session.remember()
@@ -275,7 +275,7 @@ def calibrate(
     keyring = open_keyring(reading.keys)
     signers = keyring.signers("auditor")
     session, told = reading.open(store, now), read_events(events)
-    with Reporter(None if as_json else Console(soft_wrap=True), quiet=quiet, log=LOG.get()):
+    with Reporter(None if as_json else terminal(), quiet=quiet, log=LOG.get()):
         request = calibration_request(session.snapshot, told, chosen)
         session.remember()
         executor = context.ensure_object(Invocation).start(request, local=local, address=address)

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import UsageError
@@ -34,6 +33,7 @@ from memory_audit.jobs.clock import now_ms, publisher_ms
 from memory_audit.jobs.run.block_records import NO_BEHAVIOURS, BlockPlan, block_records_of, described, taxonomy_of
 from memory_audit.jobs.store.store_session import StoreSession, check_pin_place
 from memory_audit.jobs.watching.progress import Reporter
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.provenance import strict_json
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.purify import Purified, purify, read_purified
@@ -195,7 +195,7 @@ def _block_records(
     reads = not stated and backbone != NONE
     by_id = {entry.entry_id: entry for entry in (*snapshot.entries(tenant), *snapshot.quarantined(tenant))}
     removed = [by_id[entry_id] for entry_id in entries]
-    with GuardReaders.open(specs, taxonomy, hazards=reads, steps=Reporter(Console(stderr=True)).steps) as readers:
+    with GuardReaders.open(specs, taxonomy, hazards=reads, steps=Reporter(terminal(stderr=True)).steps) as readers:
         model, behaviours = readers.embedder, readers.behaviours
         plan = BlockPlan(
             store_id=snapshot.store_id,
@@ -207,7 +207,7 @@ def _block_records(
             expires_at_ms=until,
         )
         if model is not None and behaviours is None:
-            Console(stderr=True, soft_wrap=True).print(NO_BEHAVIOURS, markup=False, highlight=False)
+            terminal(stderr=True).print(NO_BEHAVIOURS, markup=False, highlight=False)
         used = {"embedder": model, "acts": behaviours, "backbone": readers.backbone}
         models = {role: found.model_id for role, found in used.items() if found is not None}
 

@@ -10,7 +10,6 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
-from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, UsageError
@@ -37,6 +36,7 @@ from memory_audit.jobs.run.block_records import taxonomy_of
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.store.store_session import known_pin, remember
 from memory_audit.jobs.watching.progress import Reporter
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.report.untrusted import as_line
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _guarded(
     with open_guard(
         store, policy, settings=settings, backbone=options.backbone, backbone_key_env=options.backbone_key_env,
         nli=options.nli, embedder=options.embedder, taxonomy=taxonomy, tenants=tenants, pin=pin, log=options.log,
-        cache=options.cache, warm=warm, reporter=Reporter(Console(stderr=True)),
+        cache=options.cache, warm=warm, reporter=Reporter(terminal(stderr=True)),
     ) as guarded:  # fmt: skip
         yield guarded
 

@@ -7,7 +7,6 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from memory_audit.consistency.neighbours import check_vectors
 from memory_audit.counted import counted
@@ -19,6 +18,7 @@ from memory_audit.jobs.executors.local import LocalExecutor
 from memory_audit.jobs.places import check_place
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.watching.progress import Reporter, say, stage
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.lineage.edges_file import EstimatedEdge
 from memory_audit.lineage.trust import DEFAULT_TAU_PPM, TrustRules
 from memory_audit.models.backbone.generator_http import HttpSettings
@@ -103,7 +103,7 @@ def estimate(
     http = HttpSettings(api_key_env=backbone_key_env or "")
     executor = LocalExecutor(ModelSpecs(backbone=backbone, nli=nli, embedder=embedder, http=http))
     try:
-        with Reporter(Console(stderr=True)):
+        with Reporter(terminal(stderr=True)):
             found = estimate_edges(entries, children, executor, methods, calibration, nearest=nearest)
     finally:
         executor.close()

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from memory_audit.errors import DEFECT, AuditError, IncompleteError, UsageError
@@ -49,6 +48,7 @@ from memory_audit.jobs.cli.shared import (
 from memory_audit.jobs.cli.verify import check_removed, verify
 from memory_audit.jobs.passphrases import PASSPHRASES, VARIABLE, Passphrases
 from memory_audit.jobs.watching.log import LOG, JsonLog
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.models.libraries.library_noise import quiet_imports
 from memory_audit.provenance.mirror import with_addresses
 from memory_audit.report.untrusted import as_line
@@ -93,7 +93,7 @@ def main(invocation: Invocation | None = None) -> NoReturn:
         invocation: Says how models are started; None as usual.
     """
     _open_streams()
-    errors = Console(stderr=True, soft_wrap=True)
+    errors = terminal(stderr=True)
 
     def fail(line: str, code: int, error: BaseException | None = None) -> NoReturn:
         line = with_addresses(line)
@@ -200,7 +200,7 @@ def demo(
     from memory_audit.jobs.demo import run_demo  # noqa: PLC0415 - brings the corpus and the executors
 
     run_demo(
-        folder, Console(soft_wrap=True), backbone=backbone, backbone_key_env=backbone_key_env,
+        folder, terminal(), backbone=backbone, backbone_key_env=backbone_key_env,
         executor="local" if local else "ray", recorded=recorded,
     )  # fmt: skip
 
@@ -217,7 +217,7 @@ def doctor(*, as_json: Json = False) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     for check in checks:
         table.add_row("ok" if check.ok else "--", check.name, check.found, check.advice)
-    Console(soft_wrap=True).print(table)
+    terminal().print(table)
 
 
 # In the order in which a user meets them; --help lists commands before groups.

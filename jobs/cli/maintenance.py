@@ -9,7 +9,6 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, UsageError
@@ -32,6 +31,7 @@ from memory_audit.jobs.store.object_store import as_kept
 from memory_audit.jobs.store.offboard import Offboarding
 from memory_audit.jobs.store.store_session import StoreSession, check_pin_place, known_pin, remember_published
 from memory_audit.jobs.watching.progress import Reporter
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.publishing.redate import redate as set_right
 from memory_audit.snapshot.publishing.vacuum import Vacuumed
@@ -91,7 +91,7 @@ def vacuum(
 def _check_whole(session: StoreSession, now: int, *, quiet: bool) -> None:
     """Verify a store before older versions go: what is erased may be the last good copy."""
     store = session.snapshot
-    with Reporter(Console(soft_wrap=True), quiet=quiet).steps() as progress, as_kept(store.path) as kept:
+    with Reporter(terminal(), quiet=quiet).steps() as progress, as_kept(store.path) as kept:
         verify_store(kept, store.trust, now_ms=now, pin=session.known, progress=progress)
 
 

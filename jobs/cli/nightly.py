@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from memory_audit.errors import UsageError
 from memory_audit.jobs.cli.shared import Invocation, Json, Quiet, Wait, open_keyring, print_json, print_lines, watched
@@ -19,6 +18,7 @@ from memory_audit.jobs.nightly.render import render as units
 from memory_audit.jobs.nightly.run_night import run_night
 from memory_audit.jobs.places import check_place
 from memory_audit.jobs.watching.status import STATUS_FILE, StatusFile
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.provenance import durable
 
 __all__ = ["nightly", "render"]
@@ -50,7 +50,7 @@ def nightly(
     with (
         contextlib.chdir(config.absolute().parent),
         watched(
-            None if as_json else Console(soft_wrap=True),
+            None if as_json else terminal(),
             StatusFile(Path(chosen.runs.folder) / STATUS_FILE),
             Path(chosen.store),
             chosen.notify.run_metrics,

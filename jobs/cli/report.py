@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 import typer
-from rich.console import Console
 
 from memory_audit.attribution.trace import MAX_BYTES, parse_log
 from memory_audit.counted import counted
@@ -24,6 +23,7 @@ from memory_audit.jobs.run.run_files import LOG_FILE, REPORT_FILE, RESULT_FILE, 
 from memory_audit.jobs.run.run_findings import RunFindings, found_of_few
 from memory_audit.jobs.run.run_nights import read_nights, runs_of
 from memory_audit.jobs.scan.read_scan import is_scan, read_scan
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.provenance import durable
 from memory_audit.report.confidence import confidence_note, p_text
 from memory_audit.report.html import FEW, render_html, render_nights, report_files
@@ -135,7 +135,7 @@ def _nights(nights: Nights, form: str, out: Path | None) -> None:
 def _print_table(table: RenderableType, out: Path | None) -> None:
     if out is not None:
         raise UsageError("--format table is for the terminal; choose another to write a file")
-    Console(soft_wrap=True).print(table)
+    terminal().print(table)
 
 
 def _write(text: str, out: Path | None) -> None:
@@ -193,7 +193,7 @@ def explain(
     if as_json:
         print_json([asdict(line) for line in lines])
         return
-    console = Console(soft_wrap=True)
+    console = terminal()
     console.print(f"Event {as_line(event)} of tenant {as_line(lines[0].tenant)}", markup=False, highlight=False)
     for line in lines:
         for text in _told(line):

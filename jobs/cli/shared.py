@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from memory_audit.errors import UsageError
 from memory_audit.jobs.audit_options import BackboneKeyEnv
@@ -22,11 +21,14 @@ from memory_audit.jobs.store.store_session import StoreSession
 from memory_audit.jobs.watching.log import LOG
 from memory_audit.jobs.watching.progress import Reporter
 from memory_audit.jobs.watching.run_metrics import RunMetrics
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.provenance.keys import POLICY_FILE, load_keyring, load_policy
 from memory_audit.provenance.mirror import with_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rich.console import Console
 
     from memory_audit.jobs.executors.executor import Executor
     from memory_audit.jobs.watching.status import StatusFile
@@ -149,7 +151,7 @@ def print_json(value: Any) -> None:
 
 def print_lines(*lines: str, stderr: bool = False) -> None:
     """Print lines for people; nothing in them is taken for markup."""
-    console, log = Console(soft_wrap=True, stderr=stderr), LOG.get() if stderr else None
+    console, log = terminal(stderr=stderr), LOG.get() if stderr else None
     for line in lines:
         line = with_addresses(line)  # noqa: PLW2901 - as people know the place
         if log is not None:

@@ -7,7 +7,6 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import IncompleteError, StalePlanError, UsageError, VerificationError
@@ -31,6 +30,7 @@ from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.store.object_store import as_kept
 from memory_audit.jobs.store.store_session import known_pin, remember
 from memory_audit.jobs.watching.progress import Reporter
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.provenance import durable
 from memory_audit.report.untrusted import as_line
 from memory_audit.snapshot.attest import MAX_ATTESTATION_BYTES, PREDICATES, verify_attestation
@@ -69,7 +69,7 @@ def verify(
     """
     now, policy = now_ms(), reading.policy()
     known = known_pin(store, reading.pin, policy, now)
-    with Reporter(Console(soft_wrap=True), quiet=quiet or as_json).steps() as progress, as_kept(store) as kept:
+    with Reporter(terminal(), quiet=quiet or as_json).steps() as progress, as_kept(store) as kept:
         report = verify_store(kept, policy, now_ms=now, pin=known, deep=deep, progress=progress)
     attested = None if attestation is None else _attested(attestation, store, policy, now)
     try:  # no later one: that was verified

@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
-from rich.console import Console
-
 from memory_audit.guard.decide.settings import GuardSettings
 from memory_audit.jobs.watching.progress import Reporter
+from memory_audit.jobs.watching.terminal import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +38,6 @@ def open_judging_guard(
     snapshot = session.snapshot
     with open_guard(
         snapshot.path, snapshot.trust, settings=settings, backbone=backbone, backbone_key_env=backbone_key_env,
-        embedder=embedder, pin=snapshot.pin(), reporter=Reporter(Console(stderr=True)),
+        embedder=embedder, pin=snapshot.pin(), reporter=Reporter(terminal(stderr=True)),
     ) as guarded:  # fmt: skip
         yield guarded

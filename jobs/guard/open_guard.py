@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from memory_audit.errors import UsageError
 from memory_audit.guard.blocks.hazard import default_taxonomy
 from memory_audit.guard.decide.settings import GuardSettings
@@ -23,6 +21,7 @@ from memory_audit.jobs.clock import now_ms
 from memory_audit.jobs.places import check_file, check_folder
 from memory_audit.jobs.store.object_store import place_of
 from memory_audit.jobs.watching.progress import Reporter
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.models.backbone.generator_http import HttpSettings
 from memory_audit.models.extras import with_extra
 from memory_audit.models.loading import ModelSpecs
@@ -99,7 +98,7 @@ def open_guard(  # noqa: PLR0913 - what a guard is made of; all but store and po
     settings = settings or GuardSettings()
     if mode is not None:
         settings = replace(settings, mode=mode)
-    taxonomy, reporter = taxonomy or default_taxonomy(), reporter or Reporter(Console(stderr=True), quiet=True)
+    taxonomy, reporter = taxonomy or default_taxonomy(), reporter or Reporter(terminal(stderr=True), quiet=True)
     held = open_snapshot(store, policy, now_ms=now_ms(), pin=pin)  # what is wrong with it is heard before models load
     for tenant in tenants:
         if tenant not in held.log_refs:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from memory_audit.jobs.cli.shared import Json, print_json
 from memory_audit.jobs.clock import as_utc
 from memory_audit.jobs.scan.read_scan import read_findings
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.report.untrusted import as_line
 from memory_audit.scan.comparison import compare
 from memory_audit.scan.forms.words import named
@@ -46,7 +46,7 @@ def diff(
     if as_json:
         print_json({"before": _run(earlier), "after": _run(later), **_changes(comparison)})
         return
-    console = Console(soft_wrap=True)
+    console = terminal()
     for result in (earlier, later):
         console.print(Text(f"{as_line(result.source)}, {as_utc(result.scanned_at_ms)}", style="bold"))
     rows = _rows(comparison)

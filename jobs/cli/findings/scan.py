@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from memory_audit.config import load_config
 from memory_audit.counted import counted
@@ -39,6 +38,7 @@ from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.store.object_store import place_of
 from memory_audit.jobs.watching.log import LOG
 from memory_audit.jobs.watching.progress import Reporter, steps
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.models.loading import prepare
 from memory_audit.report.untrusted import as_line
 from memory_audit.scan.acceptances import ACCEPTANCES_FILE, MAX_FILE_BYTES, Acceptances, read_acceptances
@@ -50,6 +50,8 @@ from memory_audit.scan.severity import parse_severity_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from rich.console import Console
 
     from memory_audit.consistency.tenant_graph import TenantGraph
     from memory_audit.guard.guarded_store import GuardedStore
@@ -134,7 +136,7 @@ def scan(
     settings = load_config(config if config is not None else (default if default.is_file() else None), {})
     now = now_ms()
     known = _acceptances(accepted)
-    console = Console(soft_wrap=True)
+    console = terminal()
     session: StoreSession | None = None
     memories: SourceMemories | StoreMemories
     if what.partition(":")[0] in SYSTEMS:

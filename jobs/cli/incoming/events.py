@@ -6,7 +6,6 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from memory_audit.counted import counted
 from memory_audit.errors import UsageError
@@ -17,6 +16,7 @@ from memory_audit.jobs.places import check_place
 from memory_audit.jobs.spread_options import spread_options
 from memory_audit.jobs.traces.import_traces import Labels, import_traces
 from memory_audit.jobs.watching.progress import Reporter
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.traces import harm, records
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def import_events(
     session = reading.open(store, now_ms())
     if name is not None:
         session.snapshot.log(name)  # says which tenants there are
-    with Reporter(Console(stderr=True), quiet=quiet or as_json):
+    with Reporter(terminal(stderr=True), quiet=quiet or as_json):
         done = import_traces(
             traces, session.snapshot, place, labels=known, tenant=name, least=least_resolved,
             reading=records.Reading(tenant_from=tenant_from or "", retrievers=tuple(sorted(retriever or ()))),

@@ -6,7 +6,6 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +23,7 @@ from memory_audit.jobs.cli.shared import (
 )  # fmt: skip
 from memory_audit.jobs.passphrases import NEW_VARIABLE, PASSPHRASES, Passphrases
 from memory_audit.jobs.places import check_outside_stores
+from memory_audit.jobs.watching.terminal import terminal
 from memory_audit.provenance import durable
 from memory_audit.provenance.folder_lock import locked
 from memory_audit.provenance.key_files.key_file import LockedKey, check_private, encode_key, read_key
@@ -94,7 +94,7 @@ def keys_show(keys: Keys = DEFAULT_KEYS, trust: Trust = None, *, as_json: Json =
         state = "revoked" if row["revoked"] else STATES.get(row["kept"], "")
         cells = (row["role"], str(row["threshold"]), as_line(row["name"], 80), row["key_id"][:8], signs_for, state)
         table.add_row(*map(Text, cells))  # plain: a name may look like markup
-    Console(soft_wrap=True).print(table)
+    terminal().print(table)
 
 
 @keys_app.command("passphrase")

@@ -675,6 +675,12 @@ def test_hostile_names_cannot_write_terminal_escapes(desk, run):
     assert "\x1b" not in out + err
 
 
+def test_a_name_between_colons_is_no_picture(store, run):
+    code, _, err = run("verify", "a:key:b")
+    assert code == UsageError.exit_code
+    assert "a:key:b" in one_line(err)
+
+
 @pytest.mark.parametrize("group", [(), ("keys",), ("guard",), ("gate",), ("lineage",)])
 def test_help_cuts_no_summary_on_80_columns(desk, run, monkeypatch, group):
     monkeypatch.setenv("COLUMNS", "80")
