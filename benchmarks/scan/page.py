@@ -52,7 +52,7 @@ def memory(result: ScanResult, tenant: str) -> ScannedMemory:
 
 def main() -> None:
     """Write the pages, weigh them, and open them."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--findings", type=int, default=100_000)
     count = parser.parse_args().findings
     each = count // TENANTS

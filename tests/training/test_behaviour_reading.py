@@ -331,7 +331,7 @@ def test_the_packaged_reader_is_measured_as_it_is_and_nothing_is_fitted(monkeypa
     monkeypatch.setattr("sys.argv", ["act_reading", "--packaged"])
     for name, value in (
         ("scenarios", lambda *_: found), ("notes", lambda *_: later), ("states_of", states_of), ("_fitted", None),
-        ("ensure", str), ("folder_id", str), ("ResultFile", partial(ResultFile, folder=tmp_path)),
+        ("ensure_packed", str), ("folder_id", str), ("ResultFile", partial(ResultFile, folder=tmp_path)),
     ):  # fmt: skip
         monkeypatch.setattr(act_reading, name, value)
     act_reading.main()

@@ -253,7 +253,7 @@ def state(results: ResultFile) -> None:
     """Say what the bars are on."""
     counted = [row for row in results.rows if row["held_out"] and "passed_over" not in row]
     kinds = dict.fromkeys(KINDS.values())
-    of: BarOf = "variant" if results.config["backbone"] == StandInReader.model_id else "default"
+    of: BarOf = "variant" if results.config.get("backbone") == StandInReader.model_id else "default"
     enough = all(sum(row["kind"] == kind for row in counted) >= ENOUGH for kind in kinds)
     for kind in kinds:
         rows = [row for row in counted if row["kind"] == kind]

@@ -5,8 +5,7 @@ finds. `remember` is what customers said before: each text goes into memory by t
 object: for each question its trace id and its answer. A program of its own, run where the memory system is installed.
 """
 
-# mypy: disable-error-code="no-untyped-def, attr-defined, no-untyped-call"
-# ruff: noqa: ANN001, ANN201, ANN202, ANN204, D102, D103, PLC0415
+# ruff: noqa: ANN204, PLC0415
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 K = 5
 OWNER = "desk"
@@ -82,7 +82,7 @@ class LangGraphMemory:
         self.connection.close()
 
 
-MEMORIES = {"mem0": Mem0Memory, "langgraph": LangGraphMemory}
+MEMORIES: dict[str, Any] = {"mem0": Mem0Memory, "langgraph": LangGraphMemory}
 
 
 def sentence_embedder(folder):

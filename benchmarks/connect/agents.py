@@ -2,9 +2,9 @@
 
     MEMAUDIT_AGENTS=build/agents python -m benchmarks.connect.agents [--system mem0 langgraph]
 
-The agent of a help desk (`desk.py`) keeps its memory in mem0 or in LangGraph. Customers' cases go in by the system's
-own call, an attacker's among them; the packaged model, served by vLLM as an OpenAI-compatible server, answers; spans go
-to a file. Harm is an answer that no question offers. Then, each a command that a user gives:
+The agent of a help desk (`tests/agents/desk_agent.py`) keeps its memory in mem0 or in LangGraph. Customers' cases go in
+by the system's own call, an attacker's among them; the packaged model, served by vLLM as an OpenAI-compatible server,
+answers; spans go to a file. Harm is an answer that no question offers. Then, each a command that a user gives:
 
     memaudit import → events import → audit → purge --to → check-removed
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 TENANT, MODEL, SECONDS = "orchard-bikes", "desk-model", 600
-PROGRAM = Path(__file__).with_name("desk.py")
+PROGRAM = Path(__file__).parents[2] / "tests" / "agents" / "desk_agent.py"
 PLACES = {"mem0": "mem0:{folder}", "langgraph": "langgraph:{folder}/agent.db"}
 OWNERS = {"mem0": "agent_id=desk", "langgraph": "namespace=desk"}
 """Tenant that the connector makes of the agent's owner."""

@@ -1,1 +1,0 @@
-"""Agents with real memory systems, poisoned and repaired end to end."""
