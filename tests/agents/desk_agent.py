@@ -5,7 +5,7 @@ finds. `remember` is what customers said before: each text goes into memory by t
 object: for each question its trace id and its answer. A program of its own, run where the memory system is installed.
 """
 
-# ruff: noqa: ANN001, ANN201, ANN202, ANN204, D102, D103, PLC0415, T201
+# ruff: noqa: ANN204, PLC0415, T201
 
 from __future__ import annotations
 
