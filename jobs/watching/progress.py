@@ -246,7 +246,10 @@ class Reporter:
 
     @contextmanager
     def steps(self) -> Iterator[Callable[[str, int, int], None]]:
-        """Give a callback (what, done, total) that shows each new `what`, or one begun again, as a stage of its own."""
+        """Give a callback (what, done, total) that shows each new `what`, or one begun again, as a stage of its own.
+
+        What is looked at now and then is done by the time that something else begins, however much of it was seen.
+        """
         name, before = "", 0
         shown: Stage | None = None
         with ExitStack() as opened:
@@ -254,6 +257,8 @@ class Reporter:
             def step(what: str, done: int, total: int) -> None:
                 nonlocal name, before, shown
                 if shown is None or what != name or total != shown.total or done < before:
+                    if shown is not None and shown.total and (what != name or total != shown.total):
+                        shown.advance(shown.total - shown.done)
                     opened.close()
                     name, before = what, 0
                     shown = opened.enter_context(self.stage(what, total))

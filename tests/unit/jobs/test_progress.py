@@ -93,6 +93,16 @@ def test_a_stage_that_may_not_advance_for_long_is_named_in_a_log_when_it_begins(
         assert file.getvalue() == ""
 
 
+def test_what_is_looked_at_now_and_then_is_done_when_something_else_begins(clock):
+    reporter, file = plain()
+    with reporter.steps() as step:
+        for what, done, total in (("asked", 0, 14), ("asked", 0, 6), ("checked", 1, 4), ("checked", 0, 4)):
+            step(what, done, total)  # the last is begun again: a task was lost
+            clock[0] += 8
+    told = ["asked: 14 done in 8.0 s", "asked: 6 done in 8.0 s", "checked: 1 done in 8.0 s", "checked: 0 done in 8.0 s"]
+    assert file.getvalue().splitlines() == told
+
+
 def test_quiet_is_quiet(clock):
     reporter, file = plain(quiet=True)
     reporter.say("hello")
