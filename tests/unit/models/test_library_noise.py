@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import warnings
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -31,11 +32,14 @@ SPAWNING = """
 import importlib, multiprocessing
 {imported}
 if __name__ == "__main__":
-    child = multiprocessing.get_context("spawn").Process(target=importlib.import_module, args=("vllm.triton_utils",))
+    child = multiprocessing.get_context("spawn").Process(target=importlib.import_module, args=("{module}",))
     child.start()
     child.join()
 """
-"""A program with a child that imports vLLM before it does anything else, as vLLM's own do."""
+"""A program with a child that imports a module before it does anything else, as vLLM's own do."""
+
+LOGGING = "import logging\nlogging.getLogger('{name}').warning('Triton is missed')\n"
+"""A stand-in for what vLLM and torch say, whatever is installed here."""
 
 
 @pytest.fixture
@@ -66,15 +70,32 @@ def test_a_child_is_silent_on_what_is_named_and_on_nothing_else(environment):
     assert "something else is deprecated" in after
 
 
+def said_by_children_of(tmp_path, imported, module):
+    program = tmp_path / "program.py"
+    program.write_text(SPAWNING.format(imported=imported, module=module), encoding="utf-8")
+    return subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True).stderr
+
+
+COMMAND_LINE = pytest.mark.parametrize(
+    ("imported", "heard"), [("", True), ("import memory_audit.jobs.cli.main", False)]
+)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("imported", "heard"), [("", True), ("import memory_audit.jobs.cli.main", False)])
+@COMMAND_LINE
 def test_children_of_the_command_line_import_vllm_silently(tmp_path, imported, heard):
     if torch.cuda.is_available():
         pytest.skip("vLLM has nothing to say of Triton where there is a GPU")
-    program = tmp_path / "program.py"
-    program.write_text(SPAWNING.format(imported=imported), encoding="utf-8")
-    said = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=True)
-    assert ("Triton" in said.stderr) == heard
+    if heard and find_spec("triton") is None:
+        pytest.skip("vLLM has nothing to say of a Triton that is not there")
+    assert ("Triton" in said_by_children_of(tmp_path, imported, "vllm.triton_utils")) == heard
+
+
+@COMMAND_LINE
+@pytest.mark.parametrize("name", library_noise._OF_TRITON)
+def test_children_of_the_command_line_miss_no_triton(tmp_path, name, imported, heard):
+    (tmp_path / "stand_in.py").write_text(LOGGING.format(name=name), encoding="utf-8")
+    assert ("Triton" in said_by_children_of(tmp_path, imported, "stand_in")) == heard
 
 
 def test_what_the_user_has_set_wins(environment):
